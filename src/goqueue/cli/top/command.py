@@ -1,6 +1,7 @@
 """`goqueue top`: its options, and one run of it, live or once."""
 
 import os
+import re
 import shutil
 import sys
 
@@ -9,12 +10,14 @@ import msgspec
 
 from goqueue.cli.client import Session, run_session
 from goqueue.cli.options import Output, output_option, server_options
+from goqueue.cli.quantities import parse_days
 from goqueue.cli.top.live import Live
 from goqueue.cli.top.once import look_twice, print_picture, write_picture
 from goqueue.cli.top.source import Source
 from goqueue.cli.top.state import Choice, View
 from goqueue.cli.top.terminal import Palette, Screen
 from goqueue.client.retries import Retries
+from goqueue.model import SECOND
 
 __all__ = ["TopOptions", "top", "watch"]
 
@@ -32,7 +35,7 @@ class TopOptions(msgspec.Struct, frozen=True):
     """What to show, and how."""
 
     interval_s: float
-    view: str
+    view: str | None
     wanted: str
     output: Output
     is_once: bool = False
@@ -54,7 +57,7 @@ async def _watch(options: TopOptions, session: Session) -> None:
     source = Source(session.q)
     server = session.settings.server
     if not options.is_once:
-        choice = Choice(view=View(options.view), wanted=options.wanted)
+        choice = Choice(view=_view(options) or View.TOPICS, wanted=options.wanted)
         screen = Screen(sys.stdin.fileno(), sys.stdout.fileno(), _palette())
         live = Live(source, screen, choice, interval_s=options.interval_s, server=server)
         await live.run(sys.stdin.fileno())
@@ -62,9 +65,13 @@ async def _watch(options: TopOptions, session: Session) -> None:
     board = await look_twice(source, options.interval_s)
     if options.output.is_table:
         width = shutil.get_terminal_size((_WIDTH_USUAL, 0)).columns
-        print_picture(board, server, width, _palette())
+        print_picture(board, server, width, _palette(), only=_view(options), wanted=options.wanted)
     else:
         write_picture(board, server, options.output)
+
+
+def _view(options: TopOptions) -> View | None:
+    return None if options.view is None else View(options.view)
 
 
 def _is_screen() -> bool:
@@ -84,47 +91,51 @@ def _palette() -> Palette:
 
 _INTERVAL_S_MIN = 0.2
 _INTERVAL_S_MAX = 3600.0
+_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
-def _check_interval(_: click.Context, __: click.Parameter, given: float) -> float:
-    """Click's own range takes what is no number for one inside it."""
-    if not _INTERVAL_S_MIN <= given <= _INTERVAL_S_MAX:
-        raise click.BadParameter(f"{given:g} is not from {_INTERVAL_S_MIN:g} to 3600 seconds")
-    return given
+def _check_interval(_: click.Context, __: click.Parameter, given: str) -> float:
+    """A duration, or a number of seconds."""
+    try:
+        seconds = float(given) if _SECONDS.fullmatch(given) else parse_days(given) / SECOND
+    except ValueError as error:
+        raise click.BadParameter(f"{given!a}: {error}") from error
+    if not _INTERVAL_S_MIN <= seconds <= _INTERVAL_S_MAX:
+        raise click.BadParameter(f"{given} is not from 200ms to 1h")
+    return seconds
 
 
 @click.command("top", short_help="Watch a node: rates, lag, delays, dead letters.")
 @click.option(
     "--interval",
     "interval_s",
-    type=float,
     callback=_check_interval,
-    default=2.0,
-    metavar="S",
-    help="Seconds between two refreshes.  [default: 2]",
+    default="2s",
+    metavar="TIME",
+    help="Time between two refreshes: 500ms, 10s; a number is seconds.  [default: 2s]",
 )
 @click.option(
     "--view",
     type=click.Choice(["topics", "groups", "waiting", "letters", "node"]),
-    default="topics",
-    help="View to show first.  [default: topics]",
+    help="View to show first, or with --once the only one.  [default: topics, with --once all]",
 )
 @click.option(
     "--filter", "wanted", default="", metavar="TEXT", help="Show only names that contain this text."
 )
-@click.option("--once", is_flag=True, help="Print all views once and exit; needs no terminal.")
+@click.option("--once", is_flag=True, help="Print once and exit; needs no terminal.")
 @server_options
 @output_option
-def top(interval_s: float, view: str, wanted: str, output: Output, *, once: bool) -> None:
+def top(interval_s: float, view: str | None, wanted: str, output: Output, *, once: bool) -> None:
     """Watch a node live: topics with their rates, groups with their lag, lanes, delays, dead
     letters, open transactions, and readiness.
 
     \b
     Keys:  1 topics  2 groups  3 lanes and delays  4 dead letters  5 node
-           tab next view   s sort   r reverse   / filter   arrows scroll
-           p pause   ? help   q quit
+           tab next view   s sort   r reverse   / filter   arrows move
+           enter open a topic or group   escape back   p pause   ? help   q quit
 
-    --once prints all views after one interval; -o json and -o yaml do so for programs.
+    --once prints all views after one interval, or the one of --view; -o json and -o yaml do so for
+    programs.
     """
 
     is_document = not output.is_table

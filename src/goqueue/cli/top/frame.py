@@ -6,10 +6,12 @@ Invariant: no line is wider than the screen, and there are never more lines than
 """
 
 import datetime as dt
+from collections.abc import Callable
 
 import msgspec
 
 from goqueue.cli.output import sized
+from goqueue.cli.top.details import draw_group, draw_topic
 from goqueue.cli.top.model import GROUPS_MAX, TOPICS_MAX, Board, Outage, Sample
 from goqueue.cli.top.render import (
     Line,
@@ -47,14 +49,17 @@ _DRAWING = {
 _HELP = (
     ("1 … 5", "topics, groups, waiting (lanes and delays), letters, node"),
     ("tab", "the next view; also ← and →"),
+    ("enter", "open the marked topic or group: partitions, members, lag; escape goes back"),
     ("s", "sort by the next column"),
     ("r", "turn the order round"),
     ("/", "show only names with this text; enter keeps it, escape ends it"),
-    ("↑ ↓", "scroll; also page up and down, home, end"),
+    ("↑ ↓", "move and scroll; also page up and down, home, end"),
     ("p", "pause: ask for nothing until p is pressed again"),
     ("q", "quit; also Ctrl-C"),
 )
 # A low screen is for the rows: the sums and the numbers of the views go first.
+_FREE_SHARE_LOW = 0.15
+_FREE_SHARE_MIN = 0.05
 _HEIGHT_WITH_SUMS = 7
 _HEIGHT_WITH_TABS = 8
 
@@ -67,10 +72,15 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """What is on the screen; `names` are the topics or groups that are shown."""
+    """What is on the screen; `names` are the topics or groups that are shown.
+
+    `under_cursor` is what enter opens, `cursor` its row: no further than there are rows.
+    """
 
     lines: tuple[Line, ...]
     names: tuple[str, ...] = ()
+    under_cursor: str = ""
+    cursor: int = 0
 
 
 def draw_frame(board: Board, choice: Choice, size: Size, now: dt.datetime, server: str) -> Frame:
@@ -86,22 +96,40 @@ def draw_frame(board: Board, choice: Choice, size: Size, now: dt.datetime, serve
     if choice.has_help:
         body = Body(lines=_help(size.width)[: max(0, room)])
     elif board.sample is not None:
-        window = Window(size.width, max(0, room), choice.first)
-        body = _DRAWING[choice.view](board, choice, window)
+        window = Window(size.width, max(0, room), choice.cursor, is_marked=True)
+        body = _drawing(choice)(board, choice, window)
     if size.height > len(head):
         foot = [_keys(choice, body, size.width)]
     blank: list[Line] = [()] * max(0, room - len(body.lines))
     lines = [*head, *body.lines[: max(0, room)], *blank, *foot]
-    return Frame(tuple(lines[: size.height]), body.names)
+    return Frame(tuple(lines[: size.height]), body.names, body.under_cursor, body.cursor)
 
 
-def draw_all(board: Board, width: int, rows: int, now: dt.datetime, server: str) -> list[Line]:
-    """All views one below the other, with at most `rows` rows each; needs no screen."""
+def _drawing(choice: Choice) -> Callable[[Board, Choice, Window], Body]:
+    """How to draw the view that was chosen, or what was opened in it."""
+    if choice.opened:
+        return draw_group if choice.view is View.GROUPS else draw_topic
+    return _DRAWING[choice.view]
+
+
+def draw_all(
+    board: Board,
+    width: int,
+    rows: int,
+    now: dt.datetime,
+    server: str,
+    *,
+    only: View | None = None,
+    wanted: str = "",
+) -> list[Line]:
+    """All views one below the other, or one, with at most `rows` rows each; needs no screen."""
     sample = board.sample
     assert sample is not None, "a picture is of something"
-    choice = Choice()
+    choice = Choice(wanted=wanted)
     lines = [_status(board, choice, width, now, server), _sums(board, sample, width)]
     for view, drawing in _DRAWING.items():
+        if only not in (None, view):
+            continue
         body = drawing(board, choice, Window(width, rows + 16, 0))
         lines += [(), fit([span(view.upper(), Style.CHOSEN)], width)]
         extra = len(body.names) - rows
@@ -151,6 +179,7 @@ def _sums(board: Board, sample: Sample, width: int) -> Line:
         span(f"out {rate(topics.consumed)}/s", Style.BOLD),
         span(f"lag {at_least}{short(groups.lag)}"),
         span(f"dead {short(letters)}", Style.BAD if letters else Style.PLAIN),
+        *_machine(board),
         span(f"delayed {short(sample.delays.pending_count)}"),
         span(f"txn {short(sample.transactions.active_transactions)}"),
         span(f"topics {_counted(topics.count, TOPICS_MAX)}"),
@@ -159,6 +188,21 @@ def _sums(board: Board, sample: Sample, width: int) -> Line:
     ]
     style = Style.DIM if board.outage is not None else None
     return flow([Span(item.text, style or item.style) for item in items], width)
+
+
+def _machine(board: Board) -> list[Span]:
+    """Space on the disk, and errors; nothing from a node that does not say."""
+    machine = board.machine
+    if machine is None:
+        return []
+    share = machine.free_share
+    style = Style.BAD if share < _FREE_SHARE_MIN else Style.WARN
+    style = style if share < _FREE_SHARE_LOW else Style.PLAIN
+    errors = board.rate("errors")
+    return [
+        span(f"disk {share:.0%} free", style),
+        span(f"errors {rate(errors)}/s", Style.BAD if errors else Style.PLAIN),
+    ]
 
 
 def _counted(count: int, known_max: int) -> str:
@@ -188,6 +232,10 @@ def _keys(choice: Choice, body: Body, width: int) -> Line:
         items.append(span(f"{len(body.names)} of {short(body.count)} shown", Style.DIM))
     if body.order:
         items.append(span(f"s sort: {body.order}", Style.DIM))
+    if choice.opened:
+        items.append(span("escape back", Style.DIM))
+    elif body.under_cursor and choice.view in (View.TOPICS, View.GROUPS):
+        items.append(span("enter open", Style.DIM))
     items += [span(words, Style.DIM) for words in ("tab view", "/ filter", "p pause")]
     return flow(items, width)
 

@@ -44,6 +44,7 @@ class Live:
         self._server = server
         self._board = Board()
         self._names: tuple[str, ...] = ()
+        self._under_cursor = ""
         self._keys = Keys()
         self._has_changed = asyncio.Event()
         self._is_hasty = asyncio.Event()
@@ -94,12 +95,16 @@ class Live:
             frame = draw_frame(self._board, self._choice, size, now, self._server)
             self._screen.show(frame.lines, size)
             self._names = frame.names
+            self._under_cursor = frame.under_cursor
+            # A cursor beyond the last row would have to be moved back over nothing.
+            self._choice = msgspec.structs.replace(self._choice, cursor=frame.cursor)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_REDRAW_S):
                     await self._has_changed.wait()
 
     def _wants(self) -> Wants:
-        return self._board.wants(shown=self._names, view=self._choice.view)
+        choice = self._choice
+        return self._board.wants(shown=self._names, view=choice.view, opened=choice.opened)
 
     # Keys and signals
 
@@ -133,8 +138,9 @@ class Live:
 
     def _press(self, key: str) -> None:
         before = self._choice
-        self._choice = press(before, key)
-        if before.view is not self._choice.view or before.is_paused is not self._choice.is_paused:
+        self._choice = after = press(before, key, self._under_cursor)
+        has_other = before.view is not after.view or before.opened != after.opened
+        if has_other or before.is_paused is not after.is_paused:
             self._is_hasty.set()
         self._has_changed.set()
 

@@ -20,10 +20,12 @@ import msgspec
 
 from goqueue.client.admin_replies import (
     DelayStats,
+    GroupDescription,
     GroupLag,
     GroupSummary,
     LaneStats,
     NodeStats,
+    Partition,
     PriorityStats,
     Readiness,
     ReliabilityStats,
@@ -44,6 +46,7 @@ __all__ = [
     "Groups",
     "History",
     "LaneSum",
+    "MachineFacts",
     "Meter",
     "Outage",
     "Sample",
@@ -56,11 +59,15 @@ __all__ = [
 class Wants(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask besides the totals of the node, which are always asked.
 
-    `lags` are groups, `dues` topics with delayed messages: each costs a request.
+    `lags` are groups, `dues` topics with delayed messages, `topics` and `groups` those that are
+    opened: each costs a request. The metrics of a node may be large.
     """
 
     lags: tuple[str, ...] = ()
     dues: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    has_metrics: bool = False
     has_lanes: bool = False
     has_transactions: bool = False
 
@@ -85,6 +92,21 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     dues: dict[str, dt.datetime] = {}
     priorities: PriorityStats | None = None
     open_transactions: tuple[TransactionDescription, ...] | None = None
+    partitions: dict[str, tuple[Partition, ...]] = {}
+    described: dict[str, GroupDescription] = {}
+    machine: "MachineFacts | None" = None
+
+
+class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the machine, from the metrics: space on its disk, and errors since the start."""
+
+    free_bytes: int
+    size_bytes: int
+    errors: int
+
+    @property
+    def free_share(self) -> float:
+        return self.free_bytes / self.size_bytes if self.size_bytes else 1.0
 
 
 # As many as the widest sparkline shows.
@@ -309,6 +331,9 @@ _LAGS_MAX = 32
 _LAGS_ASIDE_MAX = 8
 _DUES_MAX = 24
 _DEAD_LETTERS_MAX = 1_000
+# Metrics have some lines per topic: of a large node they are not asked for, of others seldom.
+_METRICS_TOPICS_MAX = 500
+_METRICS_EVERY = 3
 PRIORITIES = ("critical", "high", "normal", "low", "background")
 
 
@@ -359,6 +384,8 @@ class Board:
         self.dead_letters: dict[str, DeadLetterTrack] = {}
         self.lanes: tuple[LaneSum, ...] = ()
         self.published = History()
+        self.machine: MachineFacts | None = None
+        self._rounds = 0
         self._meters: dict[str, Meter] = {}
 
     def apply(self, sample: Sample) -> None:
@@ -370,6 +397,9 @@ class Board:
         self.published.add(self.topics.published)
         self._note_dead_letters(sample)
         self._note_counters(sample)
+        if sample.machine is not None:
+            self.machine = sample.machine
+            self._note("errors", sample.machine.errors, sample.at_s)
         if sample.priorities is not None:
             self.lanes = self._sum_lanes(sample)
 
@@ -383,17 +413,29 @@ class Board:
         meter = self._meters.get(counter)
         return meter.rate if meter else None
 
-    def wants(self, *, shown: tuple[str, ...], view: str) -> Wants:
+    def wants(self, *, shown: tuple[str, ...], view: str, opened: str = "") -> Wants:
         """What to ask next for a view that shows these topics or groups."""
-        is_about_lag = view == "groups"
+        is_about_lag = view == "groups" or bool(opened)
+        if opened and view == "groups":
+            shown = (opened,)
+        self._rounds += 1
         return Wants(
             lags=self.groups.choose(
                 shown if is_about_lag else (), _LAGS_MAX if is_about_lag else _LAGS_ASIDE_MAX
             ),
+            topics=(opened,) if opened and view == "topics" else (),
+            groups=(opened,) if opened and view == "groups" else (),
+            has_metrics=self.wants_metrics,
             dues=shown[:_DUES_MAX] if view == "waiting" else (),
             has_lanes=view == "waiting",
             has_transactions=view == "node",
         )
+
+    @property
+    def wants_metrics(self) -> bool:
+        """Whether it is time to look at the disk."""
+        is_due = self.machine is None or self._rounds % _METRICS_EVERY == 0
+        return is_due and self.topics.count <= _METRICS_TOPICS_MAX
 
     def _note_dead_letters(self, sample: Sample) -> None:
         kept = sample.reliability.dlq_by_topic

@@ -13,6 +13,7 @@ from goqueue.cli.output import write_document
 from goqueue.cli.top.frame import draw_all
 from goqueue.cli.top.model import Board, LaneSum, Wants
 from goqueue.cli.top.source import Source
+from goqueue.cli.top.state import View
 from goqueue.cli.top.terminal import Palette
 from goqueue.client.admin_replies import (
     DelayStats,
@@ -74,18 +75,22 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     reliability: ReliabilityStats
     transactions: TransactionStats
     open_transactions: tuple[TransactionDescription, ...]
+    disk_free_bytes: int | None
+    disk_size_bytes: int | None
+    error_rate: float | None
 
 
 async def look_twice(source: Source, interval_s: float) -> Board:
     """All that is known after one interval."""
     board = Board()
-    first = await source.take(Wants(has_lanes=True))
+    first = await source.take(Wants(has_lanes=True, has_metrics=True))
     board.apply(first)
     wants = Wants(
         lags=board.groups.choose((), _LAGS_MAX),
         dues=tuple(sorted(first.delays.by_topic)[:_DUES_MAX]),
         has_lanes=True,
         has_transactions=True,
+        has_metrics=board.wants_metrics,
     )
     board.apply(await source.take(wants))
     await asyncio.sleep(interval_s)
@@ -93,9 +98,11 @@ async def look_twice(source: Source, interval_s: float) -> Board:
     return board
 
 
-def print_picture(board: Board, server: str, width: int, palette: Palette) -> None:
+def print_picture(
+    board: Board, server: str, width: int, palette: Palette, *, only: View | None, wanted: str
+) -> None:
     now = dt.datetime.now(dt.UTC)
-    for line in draw_all(board, width, _ROWS, now, server):
+    for line in draw_all(board, width, _ROWS, now, server, only=only, wanted=wanted):
         print(palette.paint(line))
 
 
@@ -145,4 +152,7 @@ def document_of(board: Board, server: str) -> Document:
         reliability=sample.reliability,
         transactions=sample.transactions,
         open_transactions=sample.open_transactions or (),
+        disk_free_bytes=None if board.machine is None else board.machine.free_bytes,
+        disk_size_bytes=None if board.machine is None else board.machine.size_bytes,
+        error_rate=board.rate("errors"),
     )

@@ -22,6 +22,7 @@ __all__ = [
     "BARS",
     "UNKNOWN",
     "Column",
+    "Drawn",
     "Line",
     "Order",
     "Span",
@@ -233,11 +234,20 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Room for a table, and the first row that is wished for."""
+    """Room for a table, and the row under the cursor, which is marked on a screen."""
 
     width: int
     height: int
-    first: int = 0
+    cursor: int = 0
+    is_marked: bool = False
+
+
+class Drawn(msgspec.Struct, Generic[Row], frozen=True):
+    """A table: its lines, the rows that have room, and which of all rows is under the cursor."""
+
+    lines: list[Line]
+    rows: Sequence[Row] = ()
+    cursor: int = 0
 
 
 def arrange(
@@ -257,25 +267,29 @@ def arrange(
 
 def draw_table(
     rows: Sequence[Row], columns: Sequence[Column[Row]], order: Order, window: Window
-) -> tuple[list[Line], Sequence[Row]]:
-    """A heading and the rows that have room below it; these rows."""
+) -> Drawn[Row]:
+    """A heading and the rows around the cursor that have room below it."""
     if window.height < 1 or window.width < 1:
-        return [], ()
+        return Drawn([])
     longest = max((width_of(columns[0].cell(row, window.width).text) for row in rows), default=0)
     chosen = _choose(columns, window.width, longest)
     room = window.height - 1
-    first = max(0, min(window.first, len(rows) - room))
+    cursor = max(0, min(window.cursor, len(rows) - 1))
+    first = max(0, min(cursor - room // 2, len(rows) - room))
     shown = rows[first : first + room]
     lines = [fit(_heading(chosen, order), window.width)]
-    for row in shown:
+    for index, row in enumerate(shown, start=first):
         pieces: list[Span] = []
         for column, width in chosen:
             pieces += [
                 padded(column.cell(row, width), width, is_right=column.is_right),
                 _COLUMN_GAP,
             ]
+        if window.is_marked and index == cursor:
+            # The name alone: the other colours say something.
+            pieces[0] = Span(pieces[0].text, Style.CHOSEN)
         lines.append(fit(pieces, window.width))
-    return lines, shown
+    return Drawn(lines, shown, cursor)
 
 
 def _heading(chosen: Sequence[tuple[Column[Row], int]], order: Order) -> list[Span]:

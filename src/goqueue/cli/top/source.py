@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.cli.client import first_failure
-from goqueue.cli.top.model import Sample, Wants
+from goqueue.cli.diagnosis import parse_metrics
+from goqueue.cli.top.model import MachineFacts, Sample, Wants
 from goqueue.client import GoQueueError, NotFound
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["Source", "one_failure", "reason_of"]
 
 T = TypeVar("T")
+
+# Counters of what went wrong on the node: refused publishes and commits, and a disk that failed.
+_ERRORS = (
+    "goqueue_broker_messages_failed_total",
+    "goqueue_consumer_offset_commit_errors_total",
+    "goqueue_storage_fsync_errors_total",
+)
 
 
 def reason_of(error: GoQueueError) -> str:
@@ -53,6 +61,9 @@ class Source:
             lanes = group.create_task(q.priorities()) if wants.has_lanes else None
             is_wanted = wants.has_transactions
             listed = group.create_task(q.transactions.list()) if is_wanted else None
+            partitions = group.create_task(_each(wants.topics, q.topics.partitions))
+            described = group.create_task(_each(wants.groups, q.groups.describe))
+            machine = group.create_task(self._machine()) if wants.has_metrics else None
         return Sample(
             at_s=clock(),
             time=dt.datetime.now(dt.UTC),
@@ -68,7 +79,20 @@ class Source:
             dues={topic: due for topic, due in dues.result().items() if due is not None},
             priorities=lanes.result() if lanes else None,
             open_transactions=listed.result() if listed else None,
+            partitions=partitions.result(),
+            described=described.result(),
+            machine=machine.result() if machine else None,
         )
+
+    async def _machine(self) -> MachineFacts | None:
+        """Disk space and errors; None from a node that does not say."""
+        metrics = parse_metrics(await self._connection.metrics())
+        free = metrics.value("goqueue_storage_volume_free_bytes")
+        size = metrics.value("goqueue_storage_volume_size_bytes")
+        if free is None or size is None:
+            return None
+        errors = sum(metrics.value(name) or 0 for name in _ERRORS)
+        return MachineFacts(free_bytes=int(free), size_bytes=int(size), errors=int(errors))
 
     async def _next_due(self, topic: str) -> dt.datetime | None:
         waiting = await self._connection.delayed.list(topic, limit=1)

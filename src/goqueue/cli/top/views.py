@@ -1,5 +1,7 @@
 """The views of `goqueue top`: topics, groups, dead letters, waiting messages, the node.
 
+A topic and a group can be opened; `details` draws those.
+
 Pure. Each view turns the board into rows and a summary for the frame; filtering, ordering and
 drawing the table are shared by all. Cost: one row per topic or group that passes the filter.
 """
@@ -36,6 +38,7 @@ from goqueue.client.admin_replies import TransactionDescription
 from goqueue.model import MILLISECOND, SECOND, parse_duration
 
 __all__ = [
+    "GROUP_COLUMNS",
     "Body",
     "draw_dead_letters",
     "draw_groups",
@@ -51,12 +54,17 @@ Row = TypeVar("Row")
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
-    """The lines of a view, the names that it shows, and how many there are in all."""
+    """The lines of a view, the names that it shows, and how many there are in all.
+
+    `under_cursor` is the name of the row that enter opens, `cursor` where that row is.
+    """
 
     lines: list[Line]
     names: tuple[str, ...] = ()
     count: int = 0
     order: str = ""
+    under_cursor: str = ""
+    cursor: int = 0
 
 
 def order_of(columns: Sequence[Column[Row]], choice: Choice, usual: str) -> Order:
@@ -85,9 +93,15 @@ def draw_rows(
         lines = [fit([span(words, Style.DIM)], window.width)]
         return Body(lines=lines[: max(0, window.height)], order=order.title)
     arranged = arrange(matching, columns, order, name)
-    lines, shown = draw_table(arranged, columns, order, window)
-    names = tuple(name(row) for row in shown)
-    return Body(lines=lines, names=names, count=len(arranged), order=order.title)
+    drawn = draw_table(arranged, columns, order, window)
+    return Body(
+        lines=drawn.lines,
+        names=tuple(name(row) for row in drawn.rows),
+        count=len(arranged),
+        order=order.title,
+        under_cursor=name(arranged[drawn.cursor]),
+        cursor=drawn.cursor,
+    )
 
 
 def section(title: str, words: str, width: int) -> Line:
@@ -176,7 +190,7 @@ def _state(row: GroupTrack) -> Span:
     return span(row.summary.state, Style.PLAIN if is_well else Style.WARN)
 
 
-_GROUP_COLUMNS: tuple[Column[GroupTrack], ...] = (
+GROUP_COLUMNS: tuple[Column[GroupTrack], ...] = (
     Column(title="GROUP", cell=lambda row, _: span(row.name), width=14, is_right=False),
     Column(title="STATE", cell=lambda row, _: _state(row), width=11, rank=6, is_right=False),
     Column(
@@ -234,7 +248,7 @@ _GROUP_COLUMNS: tuple[Column[GroupTrack], ...] = (
 def draw_groups(board: Board, choice: Choice, window: Window) -> Body:
     return draw_rows(
         board.groups,
-        _GROUP_COLUMNS,
+        GROUP_COLUMNS,
         choice,
         window,
         name=lambda row: row.name,
@@ -293,7 +307,7 @@ def draw_dead_letters(board: Board, choice: Choice, window: Window) -> Body:
         board.dead_letters.values(),
         _DEAD_LETTER_COLUMNS,
         choice,
-        Window(window.width, window.height - len(lines), window.first),
+        msgspec.structs.replace(window, height=window.height - len(lines)),
         name=lambda row: row.name,
         usual="KEPT",
         empty="no message has died",
@@ -356,12 +370,12 @@ def draw_waiting(board: Board, choice: Choice, window: Window) -> Body:
     # Above the delays: a line about them, and one about the lanes where there is room.
     has_title = window.height >= _LANES_HEIGHT + _DELAYS_HEIGHT_MIN + 2
     spare = window.height - (_DELAYS_HEIGHT_MIN if rows else 1) - 1 - has_title
-    lanes, _ = draw_table(
+    lanes = draw_table(
         board.lanes,
         _LANES,
         Order(""),
         Window(window.width, max(0, min(_LANES_HEIGHT, spare))),
-    )
+    ).lines
     lines: list[Line] = []
     if has_title:
         lines.append(
@@ -369,7 +383,7 @@ def draw_waiting(board: Board, choice: Choice, window: Window) -> Body:
         )
     lines += lanes
     lines.append(_about_delays(board, sample, window.width))
-    rest = Window(window.width, window.height - len(lines), choice.first)
+    rest = msgspec.structs.replace(window, height=window.height - len(lines))
     body = draw_rows(
         rows,
         _DELAYS,
@@ -481,7 +495,7 @@ def draw_node(board: Board, choice: Choice, window: Window) -> Body:
         rows,
         _NODE_COLUMNS,
         choice,
-        Window(window.width, window.height - len(lines), window.first),
+        msgspec.structs.replace(window, height=window.height - len(lines)),
         name=lambda row: f"{row.facts.transaction_id} {row.facts.transactional_id}",
         usual="AGE",
         empty="no transaction is open",

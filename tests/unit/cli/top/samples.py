@@ -42,7 +42,9 @@ def topic(
     )
 
 
-def group(name: str, *, members: int = 1, state: str = "stable") -> GroupSummary:
+def group(
+    name: str, *, members: int = 1, state: str = "stable", topics: tuple[str, ...] = ()
+) -> GroupSummary:
     return GroupSummary(
         group_id=name,
         state=state,
@@ -50,7 +52,7 @@ def group(name: str, *, members: int = 1, state: str = "stable") -> GroupSummary
         protocol="eager",
         members=members,
         generation=1,
-        topics=(),
+        topics=topics,
     )
 
 

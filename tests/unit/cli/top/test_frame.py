@@ -1,13 +1,15 @@
 """What is drawn of a node, at every size: rows and columns that fit, and nothing that escapes."""
 
 import datetime as dt
+import re
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.cli.top.frame import Frame, Size, draw_all, draw_frame
-from goqueue.cli.top.model import Board
+from goqueue.cli.top.model import Board, MachineFacts
 from goqueue.cli.top.render import (
     BARS,
     Line,
@@ -23,6 +25,7 @@ from goqueue.cli.top.render import (
     width_of,
 )
 from goqueue.cli.top.state import Choice, View
+from goqueue.client.admin_replies import GroupDescription, MemberDescription, Partition
 from tests.examples import examples
 from tests.unit.cli.top.samples import NOON, group, lag_of, lanes, sample, topic, transaction
 
@@ -128,7 +131,8 @@ choices = st.builds(
     is_typing=st.booleans(),
     is_paused=st.booleans(),
     has_help=st.booleans(),
-    first=st.integers(0, 10**6),
+    cursor=st.integers(0, 10**6),
+    opened=st.sampled_from(["", "t", "gone"]),
 )
 
 
@@ -337,10 +341,12 @@ def test_scrolling_moves_the_rows_and_ends_at_the_last() -> None:
     assert first.names[0] == "t2999"
     assert len(first.names) == 19
     assert "19 of 3,000 shown" in lines_of(first)[-1]
-    scrolled = draw(board, Choice(order=2, first=100))
-    assert scrolled.names[0] == "t2899"
-    end = draw(board, Choice(order=2, first=10**6))
+    scrolled = draw(board, Choice(order=2, cursor=100))
+    assert scrolled.under_cursor == "t2899"
+    assert scrolled.under_cursor in scrolled.names
+    end = draw(board, Choice(order=2, cursor=10**6))
     assert (end.names[-1], len(end.names)) == ("t0000", 19)
+    assert (end.under_cursor, end.cursor) == ("t0000", 2999)
 
 
 def test_a_narrow_screen_keeps_the_name_and_the_rates() -> None:
@@ -380,3 +386,98 @@ def test_styles_are_words_of_the_picture_and_not_of_a_terminal() -> None:
     used = {piece.style for line in draw(busy(), Choice()).lines for piece in line}
     assert Style.CHOSEN in used
     assert used <= set(Style)
+
+
+# What is opened
+
+
+def opened(**asked: object) -> Board:
+    board = Board()
+    found = sample(
+        1.0,
+        topics={"orders": topic(120)},
+        groups=(group("billing", members=1, topics=("orders",)), group("other")),
+        lags={"billing": lag_of("billing", lag=46, end=100)},
+    )
+    board.apply(msgspec.structs.replace(found, **asked))
+    return board
+
+
+PARTITION = Partition(
+    partition=7,
+    leader="node-1",
+    replicas=(),
+    isr=(),
+    version=1,
+    earliest_offset=20,
+    end_offset=120,
+    high_watermark=120,
+    size_bytes=2048,
+)
+MEMBER = MemberDescription(
+    member_id="worker-1",
+    client_id="python",
+    assigned_partitions=("orders-0", "orders-1"),
+    last_heartbeat=NOON - dt.timedelta(seconds=5),
+    joined_at=NOON,
+    in_flight=4,
+)
+
+
+def test_an_opened_topic_shows_its_partitions_and_the_groups_that_read_it() -> None:
+    board = opened(partitions={"orders": (PARTITION,)})
+    frame = draw(board, Choice(opened="orders"))
+    text = "\n".join(lines_of(frame))
+    assert "topic orders" in text
+    assert re.search(r"^7 +100 +2\.0 KiB", text, re.MULTILINE)
+    assert frame.names == ("billing",)
+    assert frame.under_cursor == "billing"
+    assert "other" not in text
+    assert "escape back" in text
+
+
+def test_an_opened_group_shows_its_members_and_its_lag() -> None:
+    described = GroupDescription(
+        group_id="billing",
+        state="stable",
+        mode="shared",
+        protocol="eager",
+        generation=1,
+        topics=("orders",),
+        members=(MEMBER,),
+    )
+    board = opened(described={"billing": described})
+    frame = draw(board, Choice(view=View.GROUPS, opened="billing"))
+    text = "\n".join(lines_of(frame))
+    assert re.search(r"^worker-1 +python +2 +4 +5s ago", text, re.MULTILINE)
+    assert re.search(r"^orders 0 +46 +1m30s", text, re.MULTILINE)
+    assert frame.under_cursor == ""
+
+
+def test_what_is_opened_and_not_known_yet_or_gone_is_said() -> None:
+    assert "asking…" in "\n".join(lines_of(draw(opened(), Choice(opened="orders"))))
+    gone = "\n".join(lines_of(draw(opened(), Choice(opened="nothing"))))
+    assert "the topic nothing does not exist any more" in gone
+    group_gone = draw(opened(), Choice(view=View.GROUPS, opened="nothing"))
+    assert "the group nothing does not exist any more" in "\n".join(lines_of(group_gone))
+
+
+def test_disk_space_and_errors_are_on_the_first_screen() -> None:
+    board = opened(machine=MachineFacts(free_bytes=4, size_bytes=100, errors=1))
+    later = sample(2.0, topics={"orders": topic(130)})
+    machine = MachineFacts(free_bytes=4, size_bytes=100, errors=6)
+    board.apply(msgspec.structs.replace(later, machine=machine))
+    frame = draw(board, Choice())
+    bad = [piece.text for line in frame.lines for piece in line if piece.style is Style.BAD]
+    assert "disk 4% free" in bad
+    assert "errors 5.0/s" in bad
+    assert "disk" not in "\n".join(lines_of(draw(busy(), Choice())))
+
+
+def test_one_picture_of_one_view_shows_no_other() -> None:
+    lines = draw_all(busy(), 100, 20, NOON, SERVER, only=View.GROUPS)
+    text = "\n".join(text_of(line) for line in lines)
+    assert "GROUPS" in text
+    assert "TOPICS" not in text
+    filtered = draw_all(busy(), 100, 20, NOON, SERVER, only=View.TOPICS, wanted="xyzzy")
+    assert "nothing matches xyzzy" in "\n".join(text_of(line) for line in filtered)

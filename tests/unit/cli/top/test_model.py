@@ -3,6 +3,7 @@
 import datetime as dt
 import tracemalloc
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from goqueue.cli.top.model import (
     Groups,
     GroupTrack,
     History,
+    MachineFacts,
     Meter,
     TopicTrack,
 )
@@ -234,6 +236,31 @@ def test_counters_of_the_node_have_rates_that_a_restart_interrupts() -> None:
         rates.append(board.rate("acks"))
     assert rates == [None, 5.0, None, 2.0]
     assert board.rate("nothing of this name") is None
+
+
+def test_what_is_opened_is_asked_for() -> None:
+    board = Board()
+    board.apply(sample(groups=(group("a"), group("b"))))
+    topic_wants = board.wants(shown=("b",), view="topics", opened="orders")
+    assert (topic_wants.topics, topic_wants.groups) == (("orders",), ())
+    assert "b" in topic_wants.lags
+    group_wants = board.wants(shown=(), view="groups", opened="a")
+    assert (group_wants.topics, group_wants.groups) == ((), ("a",))
+    assert group_wants.lags[0] == "a"
+    assert board.wants(shown=(), view="topics").topics == ()
+
+
+def test_metrics_are_asked_for_seldom_and_never_of_a_large_node() -> None:
+    board = Board()
+    board.apply(sample(topics={"t": topic(0)}))
+    assert board.wants(shown=(), view="topics").has_metrics
+    machine = MachineFacts(free_bytes=1, size_bytes=2, errors=0)
+    board.apply(msgspec.structs.replace(sample(1.0, topics={"t": topic(0)}), machine=machine))
+    asked = [board.wants(shown=(), view="topics").has_metrics for _ in range(6)]
+    assert asked.count(True) == 2
+    large = Board()
+    large.apply(sample(topics={f"t{number}": topic(0) for number in range(600)}))
+    assert not large.wants(shown=(), view="topics").has_metrics
 
 
 def test_only_so_many_topics_and_groups_are_kept_and_all_are_counted() -> None:

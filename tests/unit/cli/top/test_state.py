@@ -24,7 +24,7 @@ def test_numbers_and_tab_choose_the_view() -> None:
 
 def test_another_view_begins_at_its_top_in_its_own_order_with_the_same_filter() -> None:
     chosen = after("/", "o", "enter", "s", "r", "down", "2")
-    assert (chosen.order, chosen.is_reversed, chosen.first) == (0, False, 0)
+    assert (chosen.order, chosen.is_reversed, chosen.cursor) == (0, False, 0)
     assert chosen.wanted == "o"
 
 
@@ -58,16 +58,16 @@ def test_any_key_ends_the_help_and_q_ends_the_program_from_there_too() -> None:
 
 
 def test_scrolling_never_goes_above_the_first_row() -> None:
-    assert after("up").first == 0
-    assert after("down", "down", "page_down", "page_up").first == 2
-    assert after("end", "home").first == 0
+    assert after("up").cursor == 0
+    assert after("down", "down", "page_down", "page_up").cursor == 2
+    assert after("end", "home").cursor == 0
 
 
 @given(st.lists(st.text(max_size=3) | st.sampled_from(["up", "tab", "enter", "escape", "/"])))
 def test_no_row_of_keys_breaks_a_choice(keys: list[str]) -> None:
     chosen = after(*keys)
     assert len(chosen.wanted) <= FILTER_MAX
-    assert chosen.first >= 0
+    assert chosen.cursor >= 0
 
 
 @pytest.mark.parametrize(
@@ -99,3 +99,22 @@ def test_no_bytes_break_the_keys(chunks: list[bytes]) -> None:
     keys = Keys()
     for chunk in chunks:
         assert all(keys.feed(chunk))
+
+
+def test_enter_opens_the_row_under_the_cursor_and_escape_goes_back() -> None:
+    opened = press(after("s", "down"), "enter", "orders")
+    assert (opened.view, opened.opened, opened.cursor) == (View.TOPICS, "orders", 0)
+    assert press(opened, "escape").opened == ""
+    assert press(opened, "backspace").opened == ""
+    # A group of the topic is opened in the view of groups.
+    group = press(opened, "enter", "billing")
+    assert (group.view, group.opened) == (View.GROUPS, "billing")
+    assert press(group, "enter", "orders 0") == group
+    assert press(group, "1").opened == ""
+    assert press(opened, "1") == Choice()
+
+
+def test_only_topics_and_groups_are_opened() -> None:
+    for key in ("3", "4", "5"):
+        assert press(after(key), "enter", "x") == after(key)
+    assert press(Choice(), "enter", "") == Choice()
