@@ -117,6 +117,9 @@ soak-spark: setup-spark ## copy 100,000 rows with Spark, ten times, while execut
 bench-delivery: setup ## benchmark delayed messages, priorities and backlogs
 	@$(venv) bench/delivery/run.py
 
+bench-cli: setup ## measure how long the command line takes to start
+	@$(venv) bench/cli/run.py
+
 bench-transactions: setup ## benchmark idempotent producers, transactions and recovery
 	@$(venv) bench/transactions/run.py
 

@@ -20,7 +20,7 @@ from goqueue.client.traces import Trace
 __all__ = ["draw", "record"]
 
 RECORDING = Path(__file__).with_name("trace.json")
-COMMAND = "$ goqueue trace message orders 0 0"
+COMMAND = "$ goqueue trace message orders 0:0"
 COLUMNS = 100
 
 CELL_PX = 8.4

@@ -14,9 +14,10 @@ from goqueue.cli.log.directory import Flaw, Place, Segment, Snapshot, take_snaps
 from goqueue.cli.log.dump import ShownMessage, timestamp_text
 from goqueue.cli.log.reindex import Reindexed
 from goqueue.cli.log.verify import Problem, Verification
-from goqueue.cli.output import console, cut, printable, sized, table
+from goqueue.cli.output import console, cut, printable, table
+from goqueue.cli.quantities import shown_time, sized
 from goqueue.log import Checked, DamagedRange, assemble
-from goqueue.model import INDEX_INTERVAL_BYTES, Offset, SegmentFacts, Timestamp
+from goqueue.model import INDEX_INTERVAL_BYTES, Offset, SegmentFacts, Timestamp, parse_time
 from goqueue.records import Corrupt, Flag
 from goqueue.storage import EntryKind, FileSystem, NameKind, SegmentFile, chunks, segment_name
 
@@ -209,7 +210,6 @@ def _facts(segment: Segment, end: Offset, newest: int = 0) -> SegmentFacts:
 _NOTES_MAX = 50
 _VALUE_WIDTH = 80
 _KEY_WIDTH = 24
-_SECOND_DIGITS = len("2026-01-01T00:00:00")
 
 
 def print_verification(verification: Verification) -> None:
@@ -268,8 +268,8 @@ def _row(log: LogStatistics) -> Sequence[str | int]:
         sized(log.bytes),
         log.earliest,
         log.latest,
-        _to_the_second(log.earliest_timestamp),
-        _to_the_second(log.latest_timestamp),
+        _shown(log.earliest_timestamp),
+        _shown(log.latest_timestamp),
         "none" if log.recovery_point is msgspec.UNSET else str(log.recovery_point),
         ", ".join(f"{count} {state}" for state, count in states.items() if count) or "none needed",
         f"{_count(log.unserved, 'offset')}, {log.quarantined} quarantined"
@@ -284,8 +284,8 @@ def _print_cuts(logs: Sequence[LogStatistics]) -> None:
             print(f"{log.topic}-{log.partition}: {printable(name)} was cut off at a start and kept")
 
 
-def _to_the_second(timestamp: str | msgspec.UnsetType) -> str:
-    return "" if timestamp is msgspec.UNSET else f"{timestamp[:_SECOND_DIGITS]}Z"
+def _shown(timestamp: str | msgspec.UnsetType) -> str:
+    return "" if timestamp is msgspec.UNSET else shown_time(parse_time(timestamp))
 
 
 def _print_problems(title: str, problems: Sequence[Problem]) -> None:
@@ -341,7 +341,7 @@ class MessageTable:
             _line(
                 f"{message.topic}-{message.partition}",
                 str(message.offset),
-                message.timestamp,
+                _shown(message.timestamp),
                 message.priority,
                 ",".join(_flag_names(message.flags)),
                 cut(printable(key[: _KEY_WIDTH + 1]), _KEY_WIDTH),

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
+from goqueue.cli.options import is_local_time
 from goqueue.cli.output import printable
 from goqueue.model import MILLISECOND, SECOND
 
@@ -92,8 +93,8 @@ def age(span_ns: int) -> str:
 
 
 def clock(time: dt.datetime) -> str:
-    """The time of day where the reader is."""
-    return f"{time.astimezone():%H:%M:%S}"
+    """The time of day, in UTC or in the local zone."""
+    return f"{time.astimezone():%H:%M:%S%z}" if is_local_time() else f"{time:%H:%M:%S}Z"
 
 
 BARS = "▁▂▃▄▅▆▇█"
