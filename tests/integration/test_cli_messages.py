@@ -90,7 +90,7 @@ def test_a_file_holds_a_message_per_line(
 
 def test_a_line_is_a_value_whatever_is_in_it(program: Program, topic: str) -> None:
     said = program.do("produce", topic, "-p", "1", typed=LINES).text
-    assert said.startswith(f"4 messages sent to {topic} in ")
+    assert said.startswith(f"sent 4 messages to {topic}, in ")
     assert values(program.do("consume", topic, "--values")) == LINES.splitlines()
 
 
@@ -120,7 +120,7 @@ def test_lines_that_fail_are_named_and_do_not_stop_the_others(
         assert isinstance(results, list)
         assert ["code" in result for result in results] == [False, *[True] * 6, False]
     else:
-        assert done.text.startswith(f"2 messages sent and 6 not to {topic}")
+        assert done.text.startswith(f"sent 2 messages to {topic}, 6 failed, in ")
 
 
 def test_a_delayed_message_is_never_sent_as_if_it_were_not(program: Program, topic: str) -> None:
@@ -159,7 +159,7 @@ def test_many_messages_arrive_in_order_within_their_keys(program: Program, topic
     lines = [f'{{"key": "{number % 7}", "value": "{number}"}}' for number in range(20_000)]
     typed = "\n".join(lines).encode()
     said = program.do("produce", topic, "--format", "json", typed=typed).text
-    assert said.startswith("20000 messages sent")
+    assert said.startswith("sent 20000 messages")
     by_key: dict[str, list[int]] = {}
     for message in messages(program, topic):
         by_key.setdefault(message["key"], []).append(int(message["value"]))
@@ -174,7 +174,7 @@ def test_ctrl_c_sends_what_was_read_and_tells_how_much(program: Program, topic: 
             assert sorted((reader.read_line(), reader.read_line())) == ["one", "two"]
             ended = writer.stop()
         assert ended.code == 130
-        assert ended.err == "goqueue: stopped: 2 messages sent\n"
+        assert ended.err == "goqueue: stopped: sent 2 messages\n"
         assert reader.stop().code == 0
     assert len(messages(program, topic)) == 2
 
@@ -194,7 +194,7 @@ def test_producing_goes_on_through_a_restart(
             writer.process.stdin.close()
             ended = writer.finish()
         assert ended.code == 0, ended.err
-        assert ended.text.startswith("2 messages sent to t")
+        assert ended.text.startswith("sent 2 messages to t")
         assert {message["value"] for message in messages(program, "t")} == {"before", "after"}
 
 

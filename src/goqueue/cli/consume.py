@@ -232,14 +232,21 @@ class _GroupPrinter:
             count += len(items)
             if left is not None:
                 left -= len(items)
-        if not count and sys.stderr.isatty():
-            print("nothing to read; use --follow to wait for messages", file=sys.stderr)
+        if sys.stderr.isatty():
+            self._advise(count, left)
         if is_whole:
             messages = [msgspec.json.decode(item.json) for item in kept]
             write_document({"messages": messages}, options.output)
             failed += await self._ack(kept)
         # A group that is followed gets again what was not acknowledged.
         return 0 if options.is_following else failed
+
+    def _advise(self, count: int, left: int | None) -> None:
+        """What a person at a terminal may wonder about."""
+        if not count:
+            print("nothing to read; use --follow to wait for messages", file=sys.stderr)
+        elif left == 0:
+            print(f"stopped after {count}; -n 0 reads all", file=sys.stderr)
 
     async def _poll(self, limit: int) -> "list[PageMessage] | None":
         """The next messages; None when told to stop."""

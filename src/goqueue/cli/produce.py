@@ -204,7 +204,8 @@ async def produce_bulk(session: Session, bulk: Bulk) -> ExitCode:
         write_items({"results": posting.results}, "results", bulk.output)
     elif not is_stopped:
         seconds = max(time.monotonic() - started, 0.001)
-        print(f"{tally} to {bulk.topic} in {seconds:.1f} s, {tally.sent / seconds:.0f} per second")
+        speed = f"in {seconds:.1f} s, {tally.sent / seconds:.0f} per second"
+        print(f"{tally.worded(bulk.topic)}, {speed}")
     tally.print_failures()
     if is_stopped:
         tell(f"stopped: {tally}")

@@ -56,8 +56,13 @@ class Tally:
             print(f"goqueue: and {self.failed - len(self._words)} more", file=sys.stderr)
 
     def __str__(self) -> str:
-        sent = f"{self.sent} message{'' if self.sent == 1 else 's'} sent"
-        return f"{sent} and {self.failed} not" if self.failed else sent
+        return self.worded()
+
+    def worded(self, topic: str = "") -> str:
+        """`sent 3 messages to orders, 2 failed`."""
+        goal = f" to {topic}" if topic else ""
+        sent = f"sent {self.sent} message{'' if self.sent == 1 else 's'}{goal}"
+        return f"{sent}, {self.failed} failed" if self.failed else sent
 
 
 async def produce_single(session: Session, topic: str, draft: MessageDraft, output: Output) -> None:

@@ -137,7 +137,7 @@ def test_check_tells_its_problems_as_a_document_too(terminal: Terminal) -> None:
                 "setting": "log.level",
                 "origin": 'file "bad.toml", key log.level',
                 "given": '"loud"',
-                "reason": "is not a valid value",
+                "reason": "is not one of the choices",
                 "allowed": "debug, info, warning or error",
             }
         ],

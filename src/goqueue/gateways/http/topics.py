@@ -272,7 +272,8 @@ async def _alter(call: Call) -> Topic:
     given = msgspec.structs.asdict(call.body(AlterTopicBody))
     for setting in TOPIC_SETTINGS:
         if setting.is_fixed and given[setting.name] is not None:
-            raise Refused(Code.REQUEST_INVALID, field=setting.name, reason="cannot be changed here")
+            reason = "is fixed when a topic is created"
+            raise Refused(Code.REQUEST_INVALID, field=setting.name, reason=reason)
     changes = TopicChanges(_settings(call, given))
     altered = AlterTopic(name=call[TOPIC], changes=changes)
     return _topic(await call.ask(altered, TopicDescription))

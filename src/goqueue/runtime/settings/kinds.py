@@ -108,7 +108,7 @@ def choice(*words: str) -> Kind[str]:
 
     def read(given: str) -> str:
         if given not in words:
-            raise ValueError("is not a valid value")
+            raise ValueError("is not one of the choices")
         return given
 
     *others, last = words
@@ -339,7 +339,7 @@ def choices(*words: str) -> Kind[tuple[str, ...]]:
 
     def read(given: str) -> str:
         if given not in words:
-            raise ValueError("has an item that is not a valid value")
+            raise ValueError("has an item that is not one of the choices")
         return given
 
     return _list("a list out of " + ", ".join(words), read, ",".join(words), words)

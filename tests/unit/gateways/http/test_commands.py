@@ -12,6 +12,7 @@ from goqueue.model.requests import (
     CommitOffsets,
     CreateTopic,
     DeleteGroup,
+    DeleteRecords,
     DeleteTopic,
     DescribeGroup,
     DescribeLag,
@@ -46,6 +47,13 @@ CASES: list[tuple[str, str, object, Command]] = [
     ("GET", "/topics/t", None, DescribeTopic(name="t")),
     ("DELETE", "/topics/t", None, DeleteTopic(name="t")),
     ("GET", "/topics/t/partitions", None, DescribePartitions(topic="t")),
+    (
+        "POST",
+        "/topics/t/trim",
+        {"offsets": {"0": 12, "7": 0}},
+        DeleteRecords(topic="t", before={0: Offset(12), 7: Offset(0)}),
+    ),
+    ("POST", "/topics/t/purge", None, DeleteRecords(topic="t")),
     ("POST", "/topics", {"name": "t"}, CreateTopic(name="t")),
     (
         "POST",
@@ -296,7 +304,7 @@ def test_what_other_routes_change_is_refused_here(field: str) -> None:
     client = Client()
     response = client.send("PATCH", "/topics/t", msgspec.json.encode({field: 1}))
     assert (response.status, code_of(response)) == (400, "request_invalid")
-    assert "cannot be changed here" in str(read(response)["error"])
+    assert "is fixed when a topic is created" in str(read(response)["error"])
 
 
 def test_a_negative_partition_in_a_commit_has_its_own_code() -> None:
