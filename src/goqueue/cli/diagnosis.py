@@ -22,7 +22,7 @@ from goqueue.client.admin_replies import (
 )
 from goqueue.model import SECOND
 
-__all__ = ["Facts", "Finding", "Level", "Metrics", "diagnose", "parse_metrics"]
+__all__ = ["CheckResult", "Facts", "Level", "Metrics", "diagnose", "parse_metrics"]
 
 _GIB = 1 << 30
 _FREE_SHARE_LOW = 0.15
@@ -47,7 +47,7 @@ class Level(enum.StrEnum):
     PROBLEM = "problem"
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one check, and what to do about it."""
 
     check: str
@@ -125,7 +125,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     now: dt.datetime
 
 
-def diagnose(facts: Facts) -> list[Finding]:
+def diagnose(facts: Facts) -> list[CheckResult]:
     """All checks in the order in which a person would look."""
     return [
         _reachability(facts),
@@ -144,31 +144,31 @@ def diagnose(facts: Facts) -> list[Finding]:
     ]
 
 
-def _finding(check: str, level: Level, found: str, advice: str = "") -> Finding:
-    return Finding(check=check, level=level, found=found, advice=advice)
+def _finding(check: str, level: Level, found: str, advice: str = "") -> CheckResult:
+    return CheckResult(check=check, level=level, found=found, advice=advice)
 
 
-def _unknown(check: str) -> Finding:
+def _unknown(check: str) -> CheckResult:
     return _finding(check, Level.NOTE, "the node does not say", "update the node")
 
 
 # Checks
 
 
-def _reachability(facts: Facts) -> Finding:
+def _reachability(facts: Facts) -> CheckResult:
     return _finding(
         "reachability", Level.OK, f"{facts.server} answers in {facts.latency_s * 1000:.1f} ms"
     )
 
 
-def _version(facts: Facts) -> Finding:
+def _version(facts: Facts) -> CheckResult:
     if facts.own_version == facts.server_version:
         return _finding("version", Level.OK, f"{facts.server_version} on both sides")
     found = f"the node is {facts.server_version}, this program is {facts.own_version}"
     return _finding("version", Level.NOTE, found, "use the same version to be sure of all commands")
 
 
-def _readiness(facts: Facts) -> Finding:
+def _readiness(facts: Facts) -> CheckResult:
     ready = facts.readiness
     parts = [
         f"{name}: {check.message or check.status}"
@@ -184,7 +184,7 @@ def _readiness(facts: Facts) -> Finding:
     )
 
 
-def _damage(facts: Facts) -> Finding:
+def _damage(facts: Facts) -> CheckResult:
     metrics = facts.metrics
     failed = metrics.value("goqueue_storage_failed_logs")
     ranges = metrics.value("goqueue_storage_damaged_ranges")
@@ -205,7 +205,7 @@ def _damage(facts: Facts) -> Finding:
     return _unknown("storage") if failed is None else _finding("storage", Level.OK, "no damage")
 
 
-def _disk(facts: Facts) -> Finding:
+def _disk(facts: Facts) -> CheckResult:
     metrics = facts.metrics
     free = metrics.value("goqueue_storage_volume_free_bytes")
     size = metrics.value("goqueue_storage_volume_size_bytes")
@@ -224,7 +224,7 @@ def _disk(facts: Facts) -> Finding:
     return _finding("disk space", level, found, advice if level is Level.WARNING else "")
 
 
-def _descriptors(facts: Facts) -> Finding:
+def _descriptors(facts: Facts) -> CheckResult:
     used = facts.metrics.value("process_open_fds")
     most = facts.metrics.value("process_max_fds")
     if used is None or not most:
@@ -238,7 +238,7 @@ def _descriptors(facts: Facts) -> Finding:
     return _finding("file descriptors", level, found, advice)
 
 
-def _syncs(facts: Facts) -> Finding:
+def _syncs(facts: Facts) -> CheckResult:
     slow_s = facts.metrics.quantile("goqueue_storage_fsync_latency_seconds", 0.99)
     if slow_s is None:
         return _finding("sync time", Level.OK, "too few syncs to tell")
@@ -250,7 +250,7 @@ def _syncs(facts: Facts) -> Finding:
     return _finding("sync time", level, found, advice)
 
 
-def _loop(facts: Facts) -> Finding:
+def _loop(facts: Facts) -> CheckResult:
     late_s = facts.metrics.quantile("goqueue_runtime_event_loop_lag_seconds", 0.99)
     if late_s is None:
         return _finding("load", Level.OK, "too few samples to tell")
@@ -261,7 +261,7 @@ def _loop(facts: Facts) -> Finding:
     return _finding("load", Level.WARNING, found, advice)
 
 
-def _clock(facts: Facts) -> Finding:
+def _clock(facts: Facts) -> CheckResult:
     skew_s = abs(facts.skew_s)
     if skew_s < _SKEW_S:
         return _finding("clock", Level.OK, "agrees with this machine")
@@ -272,7 +272,7 @@ def _clock(facts: Facts) -> Finding:
     return _finding("clock", level, found, advice)
 
 
-def _lag(facts: Facts) -> Finding:
+def _lag(facts: Facts) -> CheckResult:
     idle = {
         group.group_id: facts.lags[group.group_id]
         for group in facts.groups
@@ -288,7 +288,7 @@ def _lag(facts: Facts) -> Finding:
     )
 
 
-def _dead_letters(facts: Facts) -> Finding:
+def _dead_letters(facts: Facts) -> CheckResult:
     kept = facts.letters.dlq_by_topic
     total = facts.letters.dlq_messages
     more = {
@@ -307,7 +307,7 @@ def _dead_letters(facts: Facts) -> Finding:
     return _finding("dead letters", Level.NOTE, f"{total:,} kept: {named}", advice)
 
 
-def _delays(facts: Facts) -> Finding:
+def _delays(facts: Facts) -> CheckResult:
     due_s = facts.metrics.value("goqueue_broker_delayed_messages_next_due")
     pending = facts.metrics.value("goqueue_broker_delayed_messages_pending") or 0
     late_s = facts.now.timestamp() + facts.skew_s - due_s if due_s and pending else 0.0
@@ -317,7 +317,7 @@ def _delays(facts: Facts) -> Finding:
     return _finding("delayed messages", Level.WARNING, found, "check disk space and readiness")
 
 
-def _settings(facts: Facts) -> Finding:
+def _settings(facts: Facts) -> CheckResult:
     endless = [each.name for each in facts.topics if each.config.max_deliveries == 0]
     loose = [each.name for each in facts.topics if each.config.flush_policy == "interval"]
     if endless:

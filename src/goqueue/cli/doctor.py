@@ -21,7 +21,7 @@ import click
 import msgspec
 
 from goqueue.cli.client import Session, run_session
-from goqueue.cli.diagnosis import Facts, Finding, Level, diagnose, parse_metrics
+from goqueue.cli.diagnosis import CheckResult, Facts, Level, diagnose, parse_metrics
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output, output_option, server_options
 from goqueue.cli.output import console, printable, table, write_items
@@ -125,7 +125,7 @@ async def _lags(q: "Connection", groups: "tuple[GroupSummary, ...]") -> dict[str
 # The bundle
 
 
-def bundle_of(texts: Mapping[str, bytes], findings: list[Finding], now: dt.datetime) -> bytes:
+def bundle_of(texts: Mapping[str, bytes], findings: list[CheckResult], now: dt.datetime) -> bytes:
     """A compressed archive of the texts, the findings and what is known of this machine."""
     files = {
         "findings.json": msgspec.json.format(msgspec.json.encode(findings), indent=2),
@@ -175,7 +175,7 @@ def _write_bundle(path: str, content: bytes) -> None:
 # The report
 
 
-def draw_findings(findings: list[Finding]) -> None:
+def draw_findings(findings: list[CheckResult]) -> None:
     rows = [(_MARKS[each.level], each.check, each.found) for each in findings]
     console().print(table(("", "CHECK", "FOUND"), rows))
     advised = [each for each in findings if each.advice and each.level is not Level.OK]

@@ -206,7 +206,7 @@ class Topics:
 
     async def purge(self, name: str) -> tuple[PartitionStart, ...]:
         """Delete all messages that a topic holds now; as `trim` to the end of each partition."""
-        request = Request(method="POST", target=target("topics", name, "purge"))
+        request = Request(method="DELETE", target=target("topics", name, "messages"))
         return (await self._transport.read(request, _TRIMMED)).partitions
 
     async def partitions(self, name: str) -> tuple[Partition, ...]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.diagnosis import Facts, Finding, Level, diagnose, parse_metrics
+from goqueue.cli.diagnosis import CheckResult, Facts, Level, diagnose, parse_metrics
 from goqueue.client.admin_replies import (
     GroupSummary,
     Readiness,
@@ -77,7 +77,7 @@ def facts(metrics: str = "") -> Facts:
     )
 
 
-def finding(found: Facts, check: str) -> Finding:
+def finding(found: Facts, check: str) -> CheckResult:
     return next(each for each in diagnose(found) if each.check == check)
 
 

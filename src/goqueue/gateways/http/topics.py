@@ -470,8 +470,8 @@ TOPIC_ROUTES = (
         example={"offsets": {"0": 100}},
     ),
     Route(
-        method="POST",
-        path="/topics/{topic}/purge",
+        method="DELETE",
+        path="/topics/{topic}/messages",
         section=_SECTION,
         summary="Delete all messages of a topic",
         run=_purge,

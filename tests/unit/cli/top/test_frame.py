@@ -289,8 +289,7 @@ def test_an_outage_is_told_with_its_beginning_and_the_old_rows_stay() -> None:
     board = busy()
     board.lose(NOON - dt.timedelta(seconds=75), "not reached")
     lines = lines_of(draw(board, Choice()))
-    since = f"{(NOON - dt.timedelta(seconds=75)).astimezone():%H:%M:%S}"
-    assert f"not reached since {since} (1m15s)" in lines[0]
+    assert "not reached since 11:58:45Z (1m15s)" in lines[0]
     assert lines[4].startswith("orders")
 
 

@@ -53,7 +53,7 @@ CASES: list[tuple[str, str, object, Command]] = [
         {"offsets": {"0": 12, "7": 0}},
         DeleteRecords(topic="t", before={0: Offset(12), 7: Offset(0)}),
     ),
-    ("POST", "/topics/t/purge", None, DeleteRecords(topic="t")),
+    ("DELETE", "/topics/t/messages", None, DeleteRecords(topic="t")),
     ("POST", "/topics", {"name": "t"}, CreateTopic(name="t")),
     (
         "POST",
