@@ -135,8 +135,16 @@ def _keep_local_time(context: click.Context, _: click.Parameter, given: bool) ->
 def is_local_time() -> bool:
     """Whether the present command shows local times: by flag or GOQUEUE_LOCAL_TIME."""
     context = click.get_current_context(silent=True)
-    if context is not None and _LOCAL_TIME in context.meta:
-        return True
+    if context is None:
+        return _is_local_by_default()
+    is_local: bool | None = context.meta.get(_LOCAL_TIME)
+    if is_local is None:
+        # Asked for every time that is shown: the environment is read once.
+        is_local = context.meta[_LOCAL_TIME] = _is_local_by_default()
+    return is_local
+
+
+def _is_local_by_default() -> bool:
     return os.environ.get(_LOCAL_TIME_VARIABLE, "") not in ("", "0", "false")
 
 

@@ -121,7 +121,7 @@ def is_drawn(output: Output) -> bool:
 
 def write_result(name: str, result: object, output: Output, *, is_line: bool = False) -> None:
     """The result as a document, or as the last of many lines."""
-    if is_line and output is Output.JSON:
+    if is_line and output in (Output.JSON, Output.JSONL):
         sys.stdout.buffer.write(encode({"pipeline": name, "result": result}) + b"\n")
         sys.stdout.flush()
     else:
