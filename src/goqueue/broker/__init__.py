@@ -34,8 +34,8 @@ The duties of a shell
    sync.
 4. **Durable before reported.** `Synced(upto)` promises that everything below `upto` survives a
    power cut (with `is_durable=False`: that it survives the process). The node acknowledges
-   publishes, commits offsets and hands out redeliveries because of it. `Created`, `Truncated` and
-   `Compacted` promise the same of files and directories.
+   publishes, commits offsets and hands out redeliveries because of it. `Created`, `Truncated`,
+   `Dropped` and `Compacted` promise the same of files and directories.
 5. **Answers at once.** `Answer` and `Serve` leave when the turn returns them, whatever the disk
    is doing: the node holds back what must wait for a journal. For `Serve` the shell reads the
    slices itself, fills them in with `fill`, and tells the node with `served` what came of it.
