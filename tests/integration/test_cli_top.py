@@ -146,6 +146,22 @@ def test_every_key_does_what_the_help_says(program: Program) -> None:
         quit_top(shown)
 
 
+def test_a_topic_and_a_group_are_opened_and_left(program: Program) -> None:
+    with terminal(program, "top", *QUICK, "--filter", "orders") as shown:
+        shown.wait_for_text("orders", "enter open", "disk ", "errors ")
+        shown.press("s\x1b[B\x1b[B\x1b[A\x1b[A")
+        shown.press("\r")
+        shown.wait_for_text("escape goes back", "PARTITION", "FIRST")
+        shown.press("\x1b")
+        shown.wait_for_text("TOPIC", "enter open")
+        shown.press("2")
+        shown.press("/\x15triage\r")
+        shown.wait_for(lambda screen: bool(row(screen, "triage")))
+        shown.press("\r")
+        shown.wait_for_text("group triage", "MEMBER", "COMMITTED", "escape back")
+        quit_top(shown)
+
+
 def test_it_can_be_read_on_forty_columns_and_ten_lines(program: Program) -> None:
     with terminal(program, "top", *QUICK, width=40, height=10) as shown:
         text = shown.wait_for_text("orders", "clicks", "IN/s", "q quit", "dead 1")
@@ -273,6 +289,12 @@ def test_one_picture_needs_no_terminal(program: Program) -> None:
         assert words in done.text
     assert "\x1b" not in done.text
     assert all(len(line) <= 100 for line in done.lines)
+
+
+def test_one_picture_of_one_view_shows_no_other(program: Program) -> None:
+    shown = program.do("top", "--once", *QUICK, "--view", "groups").text
+    assert "triage" in shown
+    assert "TOPICS" not in shown
 
 
 def test_what_groups_and_readers_take_is_a_rate_of_the_topic(

@@ -72,13 +72,13 @@ def press(choice: Choice, key: str, under_cursor: str = "") -> Choice:
 
 
 def _open(choice: Choice, name: str) -> Choice:
-    """Show the details of a row; a group of a topic is opened in its own view."""
+    """Show the details of a row, unfiltered; a group of a topic is opened in its own view."""
     if choice.view not in _OPENED or not name:
         return choice
     if not choice.opened:
-        return _replace(choice, opened=name, cursor=0, order=0, is_reversed=False)
+        return _replace(choice, opened=name, wanted="", cursor=0, order=0, is_reversed=False)
     if choice.view is View.TOPICS:
-        return _replace(choice, view=View.GROUPS, opened=name, cursor=0)
+        return _replace(choice, view=View.GROUPS, opened=name, wanted="", cursor=0)
     return choice
 
 

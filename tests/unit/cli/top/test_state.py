@@ -102,8 +102,10 @@ def test_no_bytes_break_the_keys(chunks: list[bytes]) -> None:
 
 
 def test_enter_opens_the_row_under_the_cursor_and_escape_goes_back() -> None:
-    opened = press(after("s", "down"), "enter", "orders")
+    opened = press(after("/", "o", "enter", "s", "down"), "enter", "orders")
     assert (opened.view, opened.opened, opened.cursor) == (View.TOPICS, "orders", 0)
+    # The filter was for the list.
+    assert opened.wanted == ""
     assert press(opened, "escape").opened == ""
     assert press(opened, "backspace").opened == ""
     # A group of the topic is opened in the view of groups.
