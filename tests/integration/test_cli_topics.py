@@ -176,7 +176,7 @@ def test_what_the_server_refuses_is_one_line_with_its_code_and_a_hint(
         (("topic", "create", "a b"), "(name_invalid)"),
         (("topic", "create", "x", "-p", "0"), "(request_invalid)"),
         (("group", "lag", "nobody"), "(group_not_found); see: goqueue group list"),
-        (("consume", topic, "-p", "9"), "(partition_not_found)"),
+        (("consume", topic, "-p", "9"), f"see: goqueue topic partitions {topic}"),
         (("produce", topic, "-p", "9", "-m", "x"), "(partition_not_found)"),
         (("dlq", "show", topic, "0:0"), "there is no dead letter 0:0"),
     ):

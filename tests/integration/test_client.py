@@ -451,3 +451,31 @@ def test_what_was_acknowledged_is_kept_in_order_when_the_node_is_killed(tmp_path
 
     with serving(tmp_path / "node") as process:
         asyncio.run(scene(process))
+
+
+# ---- deleting messages ----------------------------------------------------------------------
+
+
+def test_messages_before_an_offset_or_all_are_deleted(server: ServerProcess, topic: str) -> None:
+    async def scene(q: Connection) -> None:
+        for number in range(5):
+            await q.publish(topic, str(number), partition=1)
+        (trimmed,) = await q.topics.trim(topic, {1: 3})
+        assert (trimmed.partition, trimmed.earliest_offset, trimmed.deleted_offsets) == (1, 3, 3)
+        page = await q.page(topic, 1, offset=0, limit=10)
+        assert [item.message.offset for item in page.messages] == [3, 4]
+        # It may be repeated.
+        (again,) = await q.topics.trim(topic, {1: 3})
+        assert again.deleted_offsets == 0
+        with pytest.raises(GoQueueError) as refused:
+            await q.topics.trim(topic, {1: 6})
+        assert refused.value.code == "offset_out_of_range"
+        assert [each.earliest_offset for each in await q.topics.purge(topic)] == [0, 5, 0]
+        with pytest.raises(TopicNotFound) as unknown:
+            await q.topics.purge("nowhere")
+        assert unknown.value.details == {"topic": "nowhere"}
+        assert "goqueue_storage_log_start_offset" in await q.metrics()
+
+    play(server, scene)
+    with goqueue.connect_sync(server.url) as q:
+        assert len(q.topics.purge(topic)) == 3

@@ -92,7 +92,7 @@ def explained(
     near: Iterable[str] = (),
 ) -> ServerRefusal:
     """A refusal in the words of the command line."""
-    names = {**_UNNAMED, **(details or {})}
+    names = {**_UNNAMED, **_typed_names(), **(details or {})}
     hint = _HINTS.get(code)
     is_named = code in _SENTENCES and names.keys() & (details or {}).keys()
     if hint is None:
@@ -102,6 +102,13 @@ def explained(
     meant = " or ".join(near)
     hint = f"did you mean {meant}?" if meant else hint.format_map(names)
     return ServerRefusal(what, code=code, hint=hint)
+
+
+def _typed_names() -> dict[str, str]:
+    """The topic and the group that the command was given."""
+    context = click.get_current_context(silent=True)
+    given = {} if context is None else context.params
+    return {name: given[name] for name in _UNNAMED if isinstance(given.get(name), str)}
 
 
 def describe(code: str, sentence: str) -> str:
