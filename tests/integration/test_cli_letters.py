@@ -3,12 +3,14 @@
 import signal
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
 import goqueue
 from tests.integration.program import Program
 from tests.integration.server_process import ServerProcess, serving
+from tests.integration.small_disk import mounted
 
 
 def kill_letters(node: ServerProcess, topic: str, group: str, *values: str) -> None:
@@ -173,3 +175,38 @@ def test_what_was_trimmed_stays_away_after_kill_nine(tmp_path: Path) -> None:
         assert found == [f"0:{offset}" for offset in range(40, 100)]
         assert program.do("produce", "t", "-p", "1", "-m", "z").text == "t 1:100\n"
     program.do("log", "verify", tmp_path / "data")
+
+
+def fill(process: ServerProcess, topic: str) -> int:
+    """Publish until the disk is full; how many messages were taken."""
+    taken = 0
+    with httpx.Client(base_url=process.url, timeout=60) as api:
+        while True:
+            messages = [{"value": "x" * 1000, "partition": 0}] * 100
+            answer = api.post(f"/topics/{topic}/messages", json={"messages": messages})
+            results = answer.json().get("results", [])
+            done = sum("code" not in each or not each["code"] for each in results)
+            taken += done
+            if done < len(messages):
+                return taken
+
+
+@pytest.mark.parametrize("how", ["trim", "purge"])
+def test_deleting_messages_makes_room_on_a_full_disk(tmp_path: Path, how: str) -> None:
+    with mounted(tmp_path / "disk", 24 << 20) as disk, serving(disk / "data") as process:
+        program = Program(process.url, tmp_path)
+        program.do("topic", "create", "t", "-p", "1", "--set", "segment_bytes=1MiB")
+        taken = fill(process, "t")
+        assert taken > 1000
+        if how == "trim":
+            program.do("topic", "trim", "t", f"0:{taken // 2}", "-y")
+        else:
+            program.do("topic", "purge", "t", "-y")
+        partition = program.do("topic", "partitions", "t", "-o", "jsonl").json()
+        assert partition["earliest_offset"] == (taken // 2 if how == "trim" else taken)
+        # Retried until the node tries the disk again.
+        program.do("produce", "t", "-p", "0", "-f", "-", typed=b"room again\n")
+        assert program.do("consume", "t", "--offset", str(taken), "--values").lines == [
+            "room again"
+        ]
+        assert fill(process, "t") > taken // 4
