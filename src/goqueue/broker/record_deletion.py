@@ -9,6 +9,10 @@ Never deleted are records at or above the last stable offset, and those from the
 a pending delayed message is still to be delivered from; the answer names what kept them. Messages
 that a group has not read are deleted, as by retention: for its queues they are settled.
 
+A log never begins inside aborted records: the mark of their batch may be before the start, and
+without it a restart would take the rest of the batch for messages. Such a start is moved behind
+them, which deletes nothing that anybody could read.
+
 Invariant: an answer waits for a `Dropped` of every log that it is about, with its start or a later
 one.
 
@@ -119,7 +123,8 @@ class RecordDeletion:
         needed = None if delays is None else delays.needed_from(watermarks.durable)
         if needed is not None and needed < limit:
             limit, kept_by = needed, DeletionLimit.DELAYED_MESSAGE
-        return limit, kept_by
+        # Neither limit is inside aborted records, so both still hold.
+        return partition.log.producers.aborted.skip(limit), kept_by
 
     def _forget_below(self, partition: Partition, start: Offset) -> None:
         log_id = partition.log_id

@@ -17,7 +17,7 @@ from goqueue.model.requests import (
 )
 from tests.unit.broker.delayed.users import delay
 from tests.unit.broker.driven_node import Crashed, DrivenNode, Work
-from tests.unit.broker.transactions.words import begin, commit, init, write
+from tests.unit.broker.transactions.words import abort, begin, commit, init, write
 from tests.unit.broker.users import (
     LETTERS,
     ORDERS,
@@ -193,6 +193,23 @@ def test_an_open_transaction_keeps_what_it_wrote() -> None:
     assert deleted.kept_by is DeletionLimit.OPEN_TRANSACTION
     commit(node, owner)
     assert [record.value for record in read(node, offset=1)] == [b"b"]
+
+
+@pytest.mark.parametrize("offset", [1, 2, 3])
+def test_a_log_never_begins_inside_an_aborted_batch(offset: int) -> None:
+    node = filled(count=0)
+    owner = init(node)
+    publish(node, "a")
+    begin(node, owner)
+    write(node, owner, "never", "seen", "by anybody")
+    abort(node, owner)
+    publish(node, "b")
+    (deleted,) = trim(node, offset).partitions
+
+    assert deleted.earliest_offset == 4
+    for _ in range(2):
+        assert [record.value for record in read(node, offset=offset)] == [b"b"]
+        node.restart(without_snapshots=True)
 
 
 def test_dead_letters_are_purged_and_not_redriven_again() -> None:
