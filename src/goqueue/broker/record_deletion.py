@@ -9,10 +9,6 @@ Never deleted are records at or above the last stable offset, and those from the
 a pending delayed message is still to be delivered from; the answer names what kept them. Messages
 that a group has not read are deleted, as by retention: for its queues they are settled.
 
-A log never begins inside aborted records: the mark of their batch may be before the start, and
-without it a restart would take the rest of the batch for messages. Such a start is moved behind
-them, which deletes nothing that anybody could read.
-
 Invariant: an answer waits for a `Dropped` of every log that it is about, with its start or a later
 one.
 
@@ -98,11 +94,10 @@ class RecordDeletion:
         asked = log.high_watermark if wanted is None else wanted
         offset, kept_by = self._deletable(partition, asked)
         first = log.start
-        start = max(first, offset)
-        if start or log.size:
-            self._state.outbox.extend(log.delete_before(start))
-            pending.missing[log_id] = start
-            self._forget_below(partition, start)
+        if log.end:
+            self._state.outbox.extend(log.delete_before(max(first, offset)))
+            pending.missing[log_id] = log.start
+            self._forget_below(partition, log.start)
         pending.starts.append(
             PartitionStart(
                 partition=log_id.partition,
@@ -123,8 +118,7 @@ class RecordDeletion:
         needed = None if delays is None else delays.needed_from(watermarks.durable)
         if needed is not None and needed < limit:
             limit, kept_by = needed, DeletionLimit.DELAYED_MESSAGE
-        # Neither limit is inside aborted records, so both still hold.
-        return partition.log.producers.aborted.skip(limit), kept_by
+        return limit, kept_by
 
     def _forget_below(self, partition: Partition, start: Offset) -> None:
         log_id = partition.log_id

@@ -431,8 +431,13 @@ class Log:
         The start may be inside a segment, which keeps its file until it ends below the start. An
         offset that was deleted before changes nothing, and is answered all the same: the earlier
         deletion may not be durable yet.
+
+        The start is never inside aborted records: the mark of their batch would be before it, and
+        without the mark a restart would take the rest of the batch for messages. It is moved
+        behind them, which deletes nothing that anybody could read.
         """
         assert offset <= self._watermarks.stable, "uncommitted records are never deleted"
+        offset = self._producers.aborted.skip(offset)
         self._condition.check_not_failed()
         self._condition.check_not_truncating()
         active = self._segments.active
