@@ -51,7 +51,9 @@ def test_a_topic_that_is_not_there_is_told_before_spark_starts(
     done = goqueue.run("pipeline", "run", write(tmp_path, topic, "nowhere"), "--once")
 
     assert done.code == 1
-    assert done.err.startswith("goqueue: There is no topic 'nowhere' (topic_not_found); see: goqu")
+    assert done.err.startswith(
+        'goqueue: topic "nowhere" does not exist (topic_not_found); see: goqu'
+    )
     assert not (tmp_path / "_pipelines").exists()
 
 
