@@ -36,6 +36,7 @@ class Oracle:
         self.start = Offset(0)
         # Where the disk said that the log begins; it never begins before that again.
         self._dropped_upto = Offset(0)
+        self._spoiled_slots = 0
         self.committed = Offset(0)
         self.durable = Offset(0)
         self._promised = Offset(0)
@@ -103,6 +104,13 @@ class Oracle:
     def dropped(self, start: Offset) -> None:
         """The disk has said that the log begins here, whatever happens."""
         self._dropped_upto = max(self._dropped_upto, start)
+        self._spoiled_slots = 0
+
+    def point_spoiled(self) -> None:
+        """A slot of the recovery point was harmed; with both, nobody knows where the log began."""
+        self._spoiled_slots += 1
+        if self._spoiled_slots > 1:
+            self._dropped_upto = Offset(0)
 
     def damaged(self, harm: Harm) -> None:
         """A record was damaged: from now on it, and no other, may be refused."""

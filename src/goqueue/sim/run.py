@@ -313,6 +313,7 @@ class Run:
             self._files.lose_power()
         if self._swarm.point_rot and self._random.random() < 0.5:
             self._sabotage.spoil_point_slot()
+            self._oracle.point_spoiled()
         elif self._swarm.rot and not self._swarm.point_rot and self._random.random() < 0.1:
             harm = self._sabotage.shorten_last(self._oracle.committed)
             if harm is not None:
