@@ -45,7 +45,7 @@ def measure_first_message(folder: str, _scale: float) -> Iterator[Figure]:
     size_before = _size(environment)
     _run(python, "-m", "pip", "install", "--disable-pip-version-check", wheel)
     note("installed_s")
-    dev = [program, "dev", "--port", "0", "--data-dir", Path(folder) / "data"]
+    dev = [str(program), "dev", "--port", "0", "--data-dir", f"{folder}/data"]
     node = subprocess.Popen(dev, stdout=subprocess.PIPE, text=True)
     try:
         assert node.stdout is not None

@@ -243,7 +243,7 @@ def test_docker_compose_accepts_the_file() -> None:
     )
     if docker is None or not has_compose:
         pytest.skip("docker compose is not installed")
-    command = [docker, "compose", "--file", DEPLOY / "compose.yaml", "config", "--quiet"]
+    command = [docker, "compose", "--file", str(DEPLOY / "compose.yaml"), "config", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
