@@ -66,7 +66,7 @@ async def _families() -> list[Family]:
     node = Node("node", bytes(32))
     with tempfile.TemporaryDirectory() as folder:
         files = OsFileSystem(folder)
-        disk = Disk(files, _ignore, tell=_ignore, crashed=_ignore)
+        disk = Disk(files, _ignore, crashed=_ignore)
         capacity = Capacity()
         http = TcpListener("http", Endpoint("127.0.0.1", 0), _never, capacity)
         tracing = TracingSettings(

@@ -16,9 +16,9 @@ refused the newest 10,000. Costs two entries of tables for each message, removed
 from collections import deque
 from typing import NamedTuple
 
+from goqueue.client.ack_sender import PendingAck
 from goqueue.client.leases import HeldLease
 from goqueue.client.message import Message
-from goqueue.client.settlements import PendingAck
 
 __all__ = ["DeliveryLedger", "WorkInHand"]
 

@@ -44,6 +44,7 @@ from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.transaction import SyncTransaction
 from goqueue.client.tracing import find_telemetry
 from goqueue.client.transaction import Transaction
+from goqueue.client.values import GroupMode
 from goqueue.client.worker import HandlerSpec
 from goqueue.client.worker_telemetry import Outcome, WorkerTelemetry
 
@@ -53,7 +54,7 @@ _log = logging.getLogger("goqueue.worker")
 
 # A lease is renewed for longer than its handler may take, so that its failure can be settled.
 _SETTLE_S = 60.0
-_MODES = {True: "key_ordered", False: "shared"}
+_MODES: dict[bool, GroupMode] = {True: "key_ordered", False: "shared"}
 _LOOP = "dead_letter_loop"
 
 

@@ -6,11 +6,11 @@ delivered again. Owns the acknowledgements of one group, which travel together.
 
 import asyncio
 
+from goqueue.client.ack_sender import AckSender
 from goqueue.client.errors import Closed
 from goqueue.client.http import Transport, post
 from goqueue.client.leased_records import LeaseTerms, read_leased
 from goqueue.client.message import Message
-from goqueue.client.settlements import Settlements
 from goqueue.client.tasks import Tasks
 from goqueue.client.values import duration
 
@@ -26,7 +26,7 @@ class QueueReceiver:
     def __init__(self, transport: Transport, tasks: Tasks, group: str) -> None:
         self._transport = transport
         self._group = group
-        self._settling = Settlements(transport, group)
+        self._settling = AckSender(transport, group)
         self._settler = tasks.start(self._settling.run())
         self._is_closed = False
 

@@ -12,8 +12,8 @@ from goqueue.gateways.http.publish import PUBLISH_ROUTES
 from goqueue.gateways.http.read import READ_ROUTES
 from goqueue.gateways.http.receives import RECEIVE_ROUTES
 from goqueue.gateways.http.request_reply import REQUEST_ROUTES
-from goqueue.gateways.http.tail import TAIL_ROUTES
 from goqueue.gateways.http.schedules import SCHEDULE_ROUTES
+from goqueue.gateways.http.tail import TAIL_ROUTES
 from goqueue.gateways.http.topics import TOPIC_ROUTES
 from goqueue.gateways.http.traces import TRACE_ROUTES
 from goqueue.gateways.http.transactions import TRANSACTION_ROUTES

@@ -36,7 +36,8 @@ def test_a_first_delivery_is_counted_with_the_next_change_of_the_journal() -> No
 def test_a_redelivery_is_counted_before_it_is_handed_out() -> None:
     node = shop()
     publish(node, "a")
-    nack(node, *poll(node), delay_ns=0)
+    (first,) = poll(node)
+    nack(node, first, delay_ns=0)
     assert [each.attempt for each in poll(node)] == [2]
     node.restart()
 
