@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from goqueue.client.producer import Producer
     from goqueue.client.queue_consumer import QueueConsumer
     from goqueue.client.replay import Replay
+    from goqueue.client.request_reply import Reply
     from goqueue.client.retries import Retries
+    from goqueue.client.schedules import Schedule
     from goqueue.client.stream_consumer import StreamConsumer
     from goqueue.client.sync import (
         SyncConnection,
@@ -107,9 +109,11 @@ __all__ = [
     "ReceiptStale",
     "Reject",
     "Replay",
+    "Reply",
     "Retries",
     "Retry",
     "RetryLater",
+    "Schedule",
     "Sent",
     "SequenceOutOfOrder",
     "ServerUnreachable",
