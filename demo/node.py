@@ -20,6 +20,8 @@ class NodeProcess:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "goqueue.cli", "serve", "--data-dir", self._directory]
+        # The demonstration speaks for itself.
+        command += ["--log-level", "error"]
         self._process = subprocess.Popen(
             [*command, "--http", self._address], stdout=subprocess.PIPE, text=True
         )
