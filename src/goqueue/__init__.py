@@ -21,9 +21,6 @@ from goqueue.client import (
     ProducerNotFound,
     RateLimited,
     ReceiptStale,
-    Reject,
-    Retry,
-    RetryLater,
     SequenceOutOfOrder,
     ServerUnreachable,
     TimedOut,
@@ -34,7 +31,6 @@ from goqueue.client import (
     TransactionOutcomeUnknown,
     TransactionStateInvalid,
     TransactionTimedOut,
-    Worker,
     connect,
     connect_sync,
 )
@@ -51,6 +47,7 @@ if TYPE_CHECKING:
     from goqueue.client.replay import Replay
     from goqueue.client.request_reply import Reply
     from goqueue.client.retries import Retries
+    from goqueue.client.retry_policy import Reject, Retry, RetryLater
     from goqueue.client.schedules import Schedule
     from goqueue.client.stream_consumer import StreamConsumer
     from goqueue.client.sync import (
@@ -73,6 +70,7 @@ if TYPE_CHECKING:
         PriorityName,
         StartPosition,
     )
+    from goqueue.client.worker import Worker
     from goqueue.model import Priority
 else:
     from goqueue._lazy import __dir__, __getattr__  # noqa: F401 - Python calls them by name

@@ -26,9 +26,12 @@ MODULES = {
     "ProducerConfig": "goqueue.client.batch",
     "QueueConsumer": "goqueue.client.queue_consumer",
     "Receipt": "goqueue.client.batch",
+    "Reject": "goqueue.client.retry_policy",
     "Replay": "goqueue.client.replay",
     "Reply": "goqueue.client.request_reply",
     "Retries": "goqueue.client.retries",
+    "Retry": "goqueue.client.retry_policy",
+    "RetryLater": "goqueue.client.retry_policy",
     "Schedule": "goqueue.client.schedules",
     "Sent": "goqueue.client.batch",
     "StartPosition": "goqueue.client.values",
@@ -43,6 +46,7 @@ MODULES = {
     "SyncTransaction": "goqueue.client.sync",
     "Topic": "goqueue.client.admin_replies",
     "Transaction": "goqueue.client.transaction",
+    "Worker": "goqueue.client.worker",
     "timeout": "goqueue.client.call_timeout",
 }
 

@@ -127,6 +127,28 @@ def test_urgent_messages_overtake(node: MemoryNode) -> None:
     play(node, scene, "mails")
 
 
+def test_whoever_asks_gets_the_reply(node: MemoryNode) -> None:
+    async def scene(q: goqueue.Connection) -> None:
+        found = functions("request_and_reply")
+        async with running(found["quote"](lambda item: f"{item}: 12.50")):
+            await node.clock.settle()
+            assert await found["ask_price"](q, "tea") == "tea: 12.50"
+
+    play(node, scene, "prices")
+
+
+def test_a_report_is_asked_for_every_morning(node: MemoryNode) -> None:
+    async def scene(q: goqueue.Connection) -> None:
+        report_daily = functions("recurring")["report_daily"]
+        await report_daily(q)
+        await node.clock.advance("36h")
+        await report_daily(q)
+        await node.clock.advance("36h")
+        assert (await q.topics.describe("reports")).total_messages == 3
+
+    play(node, scene, "reports")
+
+
 def test_each_order_has_one_invoice_over_restarts(node: MemoryNode) -> None:
     async def scene(q: goqueue.Connection) -> None:
         program = functions("exactly_once")["invoice_orders"]

@@ -82,6 +82,7 @@ class Worker:
 
     @property
     def handlers(self) -> tuple[HandlerSpec, ...]:
+        """What was declared, in order."""
         return tuple(self._handlers)
 
     # Declarations

@@ -196,11 +196,11 @@ def test_type_checkers_know_the_choices(node: MemoryNode) -> None:
         with pytest.raises(goqueue.ArgumentInvalid):
             q.consume("jobs", group="g", mode="sharded")  # type: ignore[call-overload]  # no such mode
         with pytest.raises(goqueue.ArgumentInvalid):
-            q.subscribe("jobs", group="g", start="first")  # type: ignore[arg-type]  # no such
+            q.subscribe("jobs", group="g", start="first")  # type: ignore[arg-type]  # no such start
         with pytest.raises(goqueue.GoQueueError):
-            await q.publish("jobs", "x", priority="urgent")  # type: ignore[arg-type]  # none
+            await q.publish("jobs", "x", priority="urgent")  # type: ignore[arg-type]  # no such priority
         with pytest.raises(AttributeError):
-            assert goqueue.Mesage  # type: ignore[attr-defined]  # a typo
+            assert goqueue.Mesage  # type: ignore[attr-defined]  # misspelled name
 
     play(node, scene)
 
