@@ -99,7 +99,10 @@ _OF_THE_CLIENT = {
     "response_invalid": "The answer is not one of a GoQueue node, or of a version that the client "
     "does not know.",
     "response_too_large": "The answer is larger than the client accepts.",
-    "unauthenticated": "The server requires an API key, or does not accept the one that was sent.",
+    "decode_failed": "The value of a message is not what the program expects of it.",
+    "payload_invalid": "A worker could not decode the value of a message for its handler; the "
+    "message becomes a dead letter.",
+    "handler_stuck": "More handlers of a worker hang than it may run at once; the worker ends.",
 }
 # Codes of the SDK that no server sends, beside those of servers that it raises as well.
 CLIENT_CODES = frozenset(_OF_THE_CLIENT)
