@@ -116,7 +116,7 @@ def test_the_runner_lists_every_bench_with_its_measures() -> None:
     ).stdout
     for suite in ROOT.glob("bench/*/suite.py"):
         assert f"{suite.parent.name}: Measure " in listed
-    assert "in_process, publish, single, latency, consume, sdk, scale, age" in listed
+    assert "in_process, publish, single, latency, consume, sdk" in listed
 
 
 def test_a_bench_without_a_broker_refuses_the_brokers_of_another_tree() -> None:

@@ -142,14 +142,20 @@ class Lines:
 
 @contextmanager
 def reloading(folder: Path, server: str) -> Iterator[tuple[subprocess.Popen[str], Lines]]:
-    with subprocess.Popen(
-        [*PROGRAM, "worker", "--reload", "app:worker", "--log-level", "info"],
-        cwd=folder,
-        env={**os.environ, "GOQUEUE_SERVER": server},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
+    # A shell starts what it runs in the background with interrupts ignored, which is inherited.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [*PROGRAM, "worker", "--reload", "app:worker", "--log-level", "info"],
+            cwd=folder,
+            env={**os.environ, "GOQUEUE_SERVER": server},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         try:
             yield process, Lines(process)
         finally:

@@ -113,9 +113,9 @@ def test_the_command_line_creates_lists_changes_and_deletes(program: Program, to
     assert program.do("schedule", "pause", name).text == f"paused {name}\n"
     assert program.do("schedule", "resume", name).text == f"resumed {name}\n"
     assert program.do("schedule", "run", name).text.startswith(f"published {topic} ")
-    assert "every 15m0s" in program.do("schedule", "alter", name, "--every", "15m").text
+    assert "every 15m " in program.do("schedule", "alter", name, "--every", "15m").text
     again = program.do("schedule", "create", name, topic, "--every", "1h", "-m", "x", "--replace")
-    assert "every 1h0m0s" in again.text
+    assert "every 1h " in again.text
     assert program.do("schedule", "delete", name, "-f").text == f"deleted {name}\n"
     refused = program.run("schedule", "describe", name)
     assert refused.code == 1

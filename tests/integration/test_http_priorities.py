@@ -164,7 +164,8 @@ def test_the_program_and_the_client_show_the_lanes(
     assert "5,4,3,2,1" in shown
     assert "LAST SERVED" in shown
     assert "critical" in shown
-    assert "lanes" not in program.do("topic", "describe", topic, "-o", "json").json()
+    described = program.do("topic", "describe", topic, "-o", "json").json()
+    assert {lane["priority"] for lane in described["lanes"]} == {"critical", "normal", "low"}
     refused = program.run("topic", "alter", topic, "--set", "priority_weights=1,x,1,1,1")
     assert refused.code == 2
     with goqueue.connect_sync(node.url) as queue:

@@ -91,6 +91,17 @@ def schedule(api: Api, scrapes: Scrapes) -> None:
     api.do("DELETE", "/schedules/fast")
 
 
+def request(api: Api) -> None:
+    """One that nobody replies to, and a reply that comes too late."""
+    topic = api.create("questions", 1)
+    body = {"value": "anybody?", "timeout": "50ms"}
+    assert api.refusal("POST", f"/topics/{topic}/request", body)[1] == "no_reply"
+    (asked,) = api.post("/queues/answers/receive", {"topic": topic})["messages"]
+    reply_to = asked["headers"]["goqueue.reply_to"]
+    assert api.post(f"/replies/{reply_to}", {"value": "yes"}) == {"delivered": False}
+    api.ack(asked)
+
+
 def transact(api: Api) -> None:
     """One that commits the progress of a group, one that is aborted, one that takes too long."""
     topic = api.create("ledger", 1)

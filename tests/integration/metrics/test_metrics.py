@@ -43,6 +43,7 @@ def act_out(scrapes: Scrapes, api: Api, other: Api, faults: Path) -> None:
     acts.consume(api)
     acts.delay(api)
     acts.schedule(api, scrapes)
+    acts.request(api)
     acts.transact(api)
     acts.lose_a_member(api)
     acts.slow_down(other, faults, scrapes)
