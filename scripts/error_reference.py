@@ -99,6 +99,7 @@ _OF_THE_CLIENT = {
     "response_invalid": "The answer is not one of a GoQueue node, or of a version that the client "
     "does not know.",
     "response_too_large": "The answer is larger than the client accepts.",
+    "unauthenticated": "The server requires an API key, or does not accept the one that was sent.",
     "decode_failed": "The value of a message is not what the program expects of it.",
     "payload_invalid": "A worker could not decode the value of a message for its handler; the "
     "message becomes a dead letter.",
