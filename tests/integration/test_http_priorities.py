@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import goqueue
@@ -165,7 +166,8 @@ def test_the_program_and_the_client_show_the_lanes(
     assert "LAST SERVED" in shown
     assert "critical" in shown
     described = program.do("topic", "describe", topic, "-o", "json").json()
-    assert {lane["priority"] for lane in described["lanes"]} == {"critical", "normal", "low"}
+    lanes = msgspec.convert(described["lanes"], list[dict[str, object]])
+    assert {lane["priority"] for lane in lanes} == {"critical", "normal", "low"}
     refused = program.run("topic", "alter", topic, "--set", "priority_weights=1,x,1,1,1")
     assert refused.code == 2
     with goqueue.connect_sync(node.url) as queue:
