@@ -117,6 +117,23 @@ def test_the_sdk_asks_and_replies(node: ServerProcess, api: Api, name: Name) -> 
     asyncio.run(main())
 
 
+def test_many_requests_leave_connections_to_the_one_who_replies(
+    node: ServerProcess, api: Api, name: Name
+) -> None:
+    topic = api.create(name())
+
+    async def main() -> None:
+        async with (
+            goqueue.connect(node.url) as q,
+            _responder(q, topic, lambda message: message.text),
+        ):
+            asked = (q.request(topic, str(number), timeout=60) for number in range(300))
+            replies = await asyncio.gather(*asked)
+            assert [reply.text for reply in replies] == [str(number) for number in range(300)]
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("value", [b"\xff\x00", b"", None, b"text"])
 def test_bytes_of_any_kind_go_there_and_back(
     node: ServerProcess, api: Api, name: Name, value: bytes | None

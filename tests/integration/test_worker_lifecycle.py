@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from goqueue import Worker
+from goqueue import Retry, Worker
 from goqueue.client import TopicNotFound
 from goqueue.client.connection import Connection
 from goqueue.client.message import Message
@@ -240,6 +240,32 @@ def test_a_handler_that_does_not_finish_in_time_is_interrupted_and_its_delivery_
         play(node, scene)
     finally:
         may_end.set()
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+def test_a_handler_that_calls_exit_has_failed_and_ends_nothing_else(
+    node: ServerProcess, name: Name, kind: str
+) -> None:
+    async def scene(q: Connection) -> None:
+        topic, done = name(), Counter[int]()
+        await offer(q, topic, JOBS)
+        worker = Worker(GROUP)
+
+        def leave(job: Job) -> None:
+            if job.id == 0:
+                raise SystemExit(3)
+            done[job.id] += 1
+
+        async def leave_soon(job: Job) -> None:
+            leave(job)
+
+        worker.handler(topic, retry=Retry(attempts=1))(leave_soon if kind == "async" else leave)
+        await worker.serve(q, until_idle=True)
+        assert done == Counter(range(1, JOBS))
+        (dead,) = await q.dead_letters.list(topic)
+        assert dead.reason == "RuntimeError: the handler called sys.exit(3)"
+
+    play(node, scene)
 
 
 def test_a_handler_that_is_not_to_be_ended_keeps_no_other_message(

@@ -73,6 +73,7 @@ class DeliveryLedger:
 
     def begin(self, message: Message) -> WorkInHand | None:
         """Take a delivery in; None if there is nothing to do for it but what was done before."""
+        self._forget_confirmed()
         place = _Place(message.topic, message.partition, message.offset, message.timestamp)
         work = self._in_hand.get(place)
         if work is not None and not work.is_settled:
@@ -104,6 +105,11 @@ class DeliveryLedger:
         if not lease.is_over:
             self._finished.add(work.place)
             self._unconfirmed.append(_Unconfirmed(work.place, lease.ack()))
+        self._forget_confirmed()
+        return True
+
+    def _forget_confirmed(self) -> None:
+        """What the node knows to be done is new work if it comes again: somebody replays it."""
         unconfirmed = self._unconfirmed
         while unconfirmed and unconfirmed[0].ack.is_settled:
             place, ack = unconfirmed.popleft()
@@ -111,7 +117,6 @@ class DeliveryLedger:
                 self._remember(place)
             else:
                 self._finished.discard(place)
-        return True
 
     def _remember(self, place: _Place) -> None:
         """It was done and will be delivered again."""

@@ -240,6 +240,9 @@ class HandlerPool:
                 raise
             # Too slow, or the handler's own: it awaited something that was cancelled.
             error = self._timeout() if slot.is_timed_out else cancelled
+        except SystemExit as ended:
+            # A library's way to say that it was misused; it must not end the other handlers.
+            error = RuntimeError(f"the handler called sys.exit({ended.code!r})")
         except Exception as raised:  # noqa: BLE001 - whatever a handler raises is settled
             error = raised
         finally:

@@ -65,7 +65,8 @@ def _answer(answer: asyncio.Future[None], error: BaseException | None) -> None:
         return
     if error is None:
         answer.set_result(None)
-    elif isinstance(error, StopIteration):
-        answer.set_exception(RuntimeError("the handler raised StopIteration"))
+    elif isinstance(error, StopIteration) or not isinstance(error, Exception | SystemExit):
+        # Thrown into the loop these would mean something else.
+        answer.set_exception(RuntimeError(f"the handler raised {type(error).__name__}"))
     else:
         answer.set_exception(error)

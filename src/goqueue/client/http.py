@@ -245,7 +245,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `is_repeatable` says that sending it twice does no harm. `wait_s` is how long the server may
     hold the answer; it comes on top of the time limit. `patience_s` bounds the time of retries more
     tightly than the connection does, for what is not worth the wait. `answers` are statuses that
-    carry an answer although they are no success: a probe that fails tells why.
+    carry an answer although they are no success: a probe that fails tells why. With `awaits_client`
+    the answer comes from another client, who must not lack a connection because of it.
     """
 
     method: str
@@ -256,6 +257,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float = 0.0
     patience_s: float | None = None
     answers: frozenset[int] = frozenset()
+    awaits_client: bool = False
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -420,6 +422,7 @@ class Transport:
         self.clock: Clock = SYSTEM_CLOCK if self._node is None else self._node.clock
         self._prompt = self._pool(settings.connections_max)
         self._waiting = self._pool(settings.waiting_connections_max)
+        self._asking = self._pool(settings.waiting_connections_max)
         self._fixed = self._fixed_headers()
         self._chance = random.SystemRandom()
         # Whether the log says already that requests are being tried again.
@@ -490,11 +493,14 @@ class Transport:
         self._is_closed = True
         self._prompt.close()
         self._waiting.close()
+        self._asking.close()
 
     async def _ask_once(self, request: Request) -> Response:
         if self._is_closed:
             raise Closed("the connection is closed")
         pool = self._waiting if request.wait_s else self._prompt
+        if request.awaits_client:
+            pool = self._asking
         timeout_s = self._settings.timeout_s + request.wait_s
         left_s = remaining_s()
         is_ours = left_s is None or left_s > timeout_s

@@ -81,6 +81,7 @@ async def ask_for_reply(
         target=target("topics", topic, "request"),
         body=b'%b,"timeout":"%b"}' % (fields, duration(timeout_s).encode()),
         wait_s=timeout_s,
+        awaits_client=True,
     )
     replied = read_answer(await transport.ask(request), _REPLIED)
     value = None if replied.value is None else replied.value.encode()

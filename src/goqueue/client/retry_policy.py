@@ -102,4 +102,6 @@ def reason_of(error: BaseException) -> str:
         import traceback
 
         words = "".join(traceback.format_exception_only(error))
+    # A name of a file may hold what is no text.
+    words = words.encode(errors="backslashreplace").decode()
     return " ".join(words.split())[:_REASON_CHARACTERS_MAX]

@@ -14,6 +14,7 @@ from goqueue.runtime.local_log import LocalLog
 from goqueue.runtime.os_files import OsFile, OsFileSystem
 from goqueue.runtime.pump import Pump
 from goqueue.runtime.server import Server
+from goqueue.runtime.time_zones import SystemZones
 
 __all__ = [
     "DataDirectory",
@@ -27,6 +28,7 @@ __all__ = [
     "ProcessLog",
     "Pump",
     "Server",
+    "SystemZones",
     "configured_gateways",
     "read_clock",
     "reserve_for",

@@ -17,6 +17,7 @@ from random import Random
 from goqueue.broker import NodeEvent
 from goqueue.model import Asked, Left, Refused, RequestId
 from goqueue.model.requests import Command, Reply
+from goqueue.runtime import SystemZones
 from goqueue.sim import DiskClock, Faults, NodeSwarm, Process, SimulatedFileSystem, Trace
 from goqueue.testing.clock import ManualClock, Timer
 
@@ -45,6 +46,7 @@ class ProcessBroker:
             self._answer,
             NodeSwarm.calm(),
             clock=DiskClock(chance, lambda: clock.read().instant),
+            zones=SystemZones(),
         )
         self._events: deque[NodeEvent] = deque()
         self._waiting: dict[RequestId, tuple[Command, asyncio.Future[Reply]]] = {}

@@ -93,6 +93,22 @@ def test_what_was_acked_for_good_is_forgotten() -> None:
     asyncio.run(play())
 
 
+def test_the_last_that_was_acked_for_good_is_forgotten_too() -> None:
+    """No ack comes behind it: a worker that has nothing to do would remember it for hours."""
+
+    async def play() -> None:
+        async with settling() as (sender, _):
+            ledger = DeliveryLedger()
+            work = ledger.begin(delivery(sender, 1))
+            assert work is not None
+            ledger.end(work)
+            ledger.ack(work)
+            await sender.drain()
+            assert ledger.begin(delivery(sender, 1)) is not None
+
+    asyncio.run(play())
+
+
 def test_a_lease_that_was_lost_during_the_work_is_not_acked_but_its_next_one_is() -> None:
     async def play() -> None:
         async with settling() as (sender, acked):

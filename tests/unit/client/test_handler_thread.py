@@ -26,10 +26,17 @@ def test_a_call_runs_in_the_thread_with_the_context_of_its_caller() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind"), [(ValueError("v"), ValueError), (StopIteration(), RuntimeError)]
+    ("error", "kind"),
+    [
+        (ValueError("v"), ValueError),
+        (StopIteration(), RuntimeError),
+        (KeyboardInterrupt(), RuntimeError),
+        (GeneratorExit(), RuntimeError),
+        (SystemExit(3), SystemExit),
+    ],
 )
 def test_what_a_call_raises_is_raised_to_its_caller(
-    error: Exception, kind: type[Exception]
+    error: BaseException, kind: type[BaseException]
 ) -> None:
     def fail() -> None:
         raise error

@@ -91,6 +91,14 @@ def test_a_delay_that_the_broker_would_refuse_is_refused_where_it_is_raised(dela
 def test_the_reason_is_the_last_line_of_the_traceback() -> None:
     assert reason_of(ValueError("no such order")) == "ValueError: no such order"
     assert reason_of(Reject("no such order")) == "no such order"
+
+
+def test_a_reason_is_text_whatever_the_exception_says() -> None:
+    name = b"caf\xe9.txt".decode("utf-8", "surrogateescape")
+    reason = reason_of(ValueError(f"cannot read {name}"))
+
+    assert reason == "ValueError: cannot read caf\\udce9.txt"
+    assert reason.encode().decode() == reason
     assert reason_of(RetryLater("busy")) == "busy"
     assert reason_of(TimeoutError()) == "TimeoutError"
     assert reason_of(Reject()) == "goqueue.client.retry_policy.Reject"

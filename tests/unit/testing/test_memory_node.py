@@ -372,3 +372,13 @@ def test_a_name_is_that_of_one_node_at_a_time() -> None:
         assert "running" in repr(again)
     with pytest.raises(ValueError, match="no name"):
         MemoryNode(name="Orders/1")
+
+
+def test_schedules_know_the_time_zones_of_the_machine() -> None:
+    with MemoryNode() as node, node.connect_sync() as q:
+        q.topics.create("reports")
+        made = q.schedules.create(
+            "report", "reports", "x", cron="0 9 * * *", time_zone="Europe/Vienna"
+        )
+
+    assert made.next_tick_at is not None

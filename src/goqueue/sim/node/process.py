@@ -39,6 +39,7 @@ from goqueue.model import (
     Woke,
 )
 from goqueue.model.requests import Reply
+from goqueue.schedules import Zones
 from goqueue.sim.disk import DiskClock, SimulatedFileSystem
 from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.node.turns import check_turn
@@ -70,7 +71,9 @@ class Process:
         *,
         clock: DiskClock,
         turn_units_max: int = TURN_UNITS,
+        zones: Zones | None = None,
     ) -> None:
+        self._zones = zones or SimulatedZones()
         self._files = files
         self._random = random
         self._trace = trace
@@ -110,7 +113,7 @@ class Process:
             limits,
             turn_units_max=self._turn_units_max,
             group_retention_ns=None,
-            zones=SimulatedZones(),
+            zones=self._zones,
         )
         self._try("find trash", self.storage.find_trash)
         self._carry_out(self.node.start(), None)
