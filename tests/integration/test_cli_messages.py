@@ -469,3 +469,29 @@ def test_flags_that_make_no_sense_together_are_2(
     refused = program.run("consume", topic, *flags)
     assert (refused.code, refused.out) == (2, b"")
     assert refused.err.count("\n") == 1 or "json" in flags
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_message_that_could_not_be_printed_as_a_whole_is_not_acked(
+    program: Program, topic: str, tmp_path: Path, unbuffered: str
+) -> None:
+    assert program.run("produce", topic, "-p", "0", typed=b"x" * 300_000).code == 0
+    command = [*PROGRAM, "consume", topic, "-g", topic, "-n", "1", "--values"]
+    limited = ["bash", "-c", 'ulimit -f 100; exec "$@"', "bash", *command]
+    with open(tmp_path / "out", "wb") as out:
+        finished = subprocess.run(
+            limited,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            env={**program.environment, "PYTHONUNBUFFERED": unbuffered},
+            check=False,
+        )
+
+    assert finished.returncode == 1
+    assert b"File too large" in finished.stderr
+    assert "total lag 1" in program.do("group", "lag", topic).text
+
+
+def test_a_closed_output_is_no_crash(program: Program) -> None:
+    command = ["bash", "-c", '"$@" >&-', "bash", *PROGRAM, "topic", "list"]
+    assert subprocess.run(command, env=program.environment, check=False).returncode == 0

@@ -270,3 +270,13 @@ def test_records_for_a_partition_that_is_not_there_are_refused(api: Api, name: N
     answer = post_records(api, name(), batch("a"))
     assert (answer.status, answer.code) == (404, "topic_not_found")
     assert api.read(topic) == []
+
+
+def test_a_purge_with_conditions_is_refused(api: Api, name: Name) -> None:
+    """There are none: whoever sends some does not mean all messages."""
+    topic = api.create(name())
+    api.publish(topic, "kept")
+    refusal = api.refusal("DELETE", f"/topics/{topic}/messages", {"before": "7d"})
+
+    assert refusal[1] == "request_invalid"
+    assert len(api.read(topic)) == 1

@@ -10,7 +10,6 @@ document there.
 """
 
 import importlib
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ import click
 
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output, output_option, server_options
+from goqueue.cli.standard_streams import prepare_standard_streams
 
 __all__ = ["main", "run"]
 
@@ -117,10 +117,7 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        # Characters that the terminal cannot show are escaped instead of ending the program.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    prepare_standard_streams()
     try:
         code = program.main(list(arguments), prog_name="goqueue", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as bare:

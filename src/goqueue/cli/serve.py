@@ -51,7 +51,6 @@ Say = Callable[[str, str], None]
 def run_node(settings: Settings, *, say: Say, ports_tried: int) -> int:
     """Run until told to stop; the exit code. `say` gets the address and the data directory."""
     tell(settings.warnings)
-    _fill_standard_streams()
     gc.set_threshold(*_COLLECTOR)
     sys.setswitchinterval(_SWITCH_S)
     if settings.listeners.http is None:
@@ -149,20 +148,6 @@ async def _start(settings: Settings, ports_tried: int, log: ProcessLog) -> tuple
         else:
             return server, f"http://{Listener(host, port)}"
     raise AssertionError("the last attempt returns")
-
-
-def _fill_standard_streams() -> None:
-    """Put something in the place of standard streams that were closed by who started us.
-
-    The first file opened would get their number, and whatever is printed would go into it.
-    """
-    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            # The lowest free number is this one: those below are open by now.
-            os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w"))
 
 
 def _fail(sentence: str, code: int) -> int:

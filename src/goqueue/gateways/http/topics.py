@@ -316,6 +316,9 @@ async def _trim(call: Call) -> Trimmed:
 
 
 async def _purge(call: Call) -> Trimmed:
+    if call.request.body:
+        # Whoever sends conditions does not mean all messages.
+        raise Refused(Code.REQUEST_INVALID, field="body", reason="is not known here: see /trim")
     return await _deleted(call, DeleteRecords(topic=call[TOPIC]))
 
 
