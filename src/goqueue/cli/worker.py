@@ -27,6 +27,7 @@ from goqueue.cli.options import given_server_flags, server_options
 if TYPE_CHECKING:
     from goqueue import Worker
     from goqueue.client.connection import Connection
+    from goqueue.runtime import ProcessLog
 
 __all__ = ["SourceWatcher", "find_worker", "worker"]
 
@@ -62,14 +63,18 @@ def worker(app: str, is_reloading: bool, until_idle: bool, log_level: str) -> in
         # A name that cannot be one is a mistake of the command, not of the source.
         _split(app)
         return _run_again_and_again(sys.argv[1:])
-    _start_logging(log_level)
-    return _run(find_worker(app), until_idle=until_idle)
+    log = _start_logging(log_level)
+    try:
+        return _run(find_worker(app), until_idle=until_idle)
+    finally:
+        # The last lines are still on their way.
+        log.close()
 
 
-def _start_logging(level: str) -> None:
+def _start_logging(level: str) -> "ProcessLog":
     from goqueue.runtime import start_logging
 
-    start_logging(level, "text")
+    return start_logging(level, "text")
 
 
 def _run(found: "Worker", *, until_idle: bool) -> int:
