@@ -91,6 +91,23 @@ def test_letters_are_purged(program: Program, node: ServerProcess, topic: str) -
     assert program.do("dlq", "redrive", topic, "-y").text == "moved 0 dead letters\n"
 
 
+def test_letters_of_topics_that_share_a_dead_letter_topic_are_kept_apart(
+    program: Program, node: ServerProcess, topic: str
+) -> None:
+    shared = ("--set", f"dead_letter_topic={topic}.shared", "-p", "1")
+    one, other = f"{topic}.one", f"{topic}.other"
+    for each, value in ((one, "a"), (other, "b")):
+        program.do("topic", "create", each, *shared)
+        kill_letters(node, each, f"{each}.g", value)
+    assert set(letters(program, one)) == {"a"}
+    with goqueue.connect_sync(node.url) as q:
+        assert [letter.text for letter in q.dead_letters.list(other)] == ["b"]
+    refused = program.run("dlq", "purge", one, "-y")
+    assert refused.code == 1
+    assert f"{topic}.shared also has dead letters of {other}" in refused.err
+    assert set(letters(program, other)) == {"b"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

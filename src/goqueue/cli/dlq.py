@@ -46,7 +46,6 @@ from goqueue.client import GoQueueError, TopicNotFound
 from goqueue.model import DEAD_LETTER_PREFIX, parse_time
 
 if TYPE_CHECKING:
-    from goqueue.client.admin_replies import PartitionStart
     from goqueue.client.message import Message
     from goqueue.client.pages import PageMessage, PageReader
 
@@ -113,8 +112,16 @@ async def _letters(
     except TopicNotFound:
         # The first dead letter creates the topic: no message has died yet.
         readers = []
-    is_wanted = None if wanted.is_empty else wanted.matches
+
+    def is_wanted(letter: "Message") -> bool:
+        return not _is_of_another(letter, topic) and wanted.matches(letter)
+
     return readers, read_merged(readers, limit, is_wanted=is_wanted)
+
+
+def _is_of_another(letter: "Message", topic: str) -> bool:
+    """Whether a message died in another topic that has the same dead-letter topic."""
+    return _fact(letter, "topic") not in ("", topic)
 
 
 async def list_letters(
@@ -285,35 +292,33 @@ async def _places_of(session: Session, asked: _Redrive) -> list[Place]:
 
 
 async def purge_letters(session: Session, topic: str, before_ns: int | None) -> int:
-    """Delete letters, all or those that died before a time; how many offsets went."""
+    """Delete letters, all or those that died before a time; how many offsets went.
+
+    Up to the first of each partition that died later, or to the last that is there now. Letters of
+    another topic in between are a refusal: a log can only be cut, and they are not to go.
+    """
     name = await _dead_letter_topic(session, topic)
+    offsets: dict[int, int] = {}
     try:
-        if before_ns is None:
-            starts = await session.q.topics.purge(name)
-        else:
-            starts = await _purge_before(session, name, before_ns)
+        for reader in await session.q.pages(name, from_=0, on_damage=report_damage):
+            offsets[reader.log.partition] = await _end_of_purge(reader, topic, before_ns)
+        starts = await session.q.topics.trim(name, offsets)
     except TopicNotFound:
         return 0
     return sum(each.deleted_offsets for each in starts)
 
 
-async def _purge_before(
-    session: Session, name: str, before_ns: int
-) -> "tuple[PartitionStart, ...]":
-    """Delete up to the first letter of each partition that died later; the rest is kept."""
-    readers = await session.q.pages(name, from_=0, on_damage=report_damage)
-    offsets: dict[int, int] = {}
-    for reader in readers:
-        offsets[reader.log.partition] = await _first_from(reader, before_ns)
-    return await session.q.topics.trim(name, offsets)
-
-
-async def _first_from(reader: "PageReader", before_ns: int) -> int:
+async def _end_of_purge(reader: "PageReader", topic: str, before_ns: int | None) -> int:
     while not reader.is_at_end:
         before = reader.offset
         for item in await reader.read(limit=_EXPORTED_AT_ONCE):
-            if _died(item.message) >= before_ns:
+            if before_ns is not None and _died(item.message) >= before_ns:
                 return item.message.offset
+            if _is_of_another(item.message, topic):
+                name, other = reader.log.topic, _fact(item.message, "topic")
+                sentence = f"{name} also has dead letters of {other}"
+                hint = f"to delete the letters of all its topics: goqueue topic purge {name}"
+                raise Failure(printable(sentence), hint=printable(hint))
         if reader.offset <= before:
             break
     return min(reader.offset, reader.end)

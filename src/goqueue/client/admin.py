@@ -40,7 +40,6 @@ from goqueue.client.topic_settings import NewTopicSettings, TopicSettings
 
 if TYPE_CHECKING:
     from goqueue.client.dead_letter import DeadLetter
-    from goqueue.client.message import Message
 
 __all__ = [
     "DeadLetters",
@@ -307,7 +306,8 @@ class DeadLetters:
     async def list(self, topic: str, *, limit: int = 100) -> "tuple[DeadLetter, ...]":
         """The oldest dead letters of a topic, redriven ones included.
 
-        What somebody published to the dead-letter topic by hand is left out.
+        What somebody published to the dead-letter topic by hand is left out, and so are those of
+        other topics with the same dead-letter topic.
         """
         # Only this needs the fetcher and what decodes records.
         from goqueue.client.dead_letter import DeadLetter, is_dead_letter
@@ -319,13 +319,15 @@ class DeadLetters:
             letters = await self._transport.read(get("topics", name), _TOPICS)
         except TopicNotFound:
             return ()
-        total = min(limit, letters.total_messages)
-        found: tuple[Message, ...] = ()
+        left = letters.total_messages
+        found: list[DeadLetter] = []
         async with Replay(self._transport, self._tasks, name) as replay:
-            while len(found) < total:
-                found += tuple(await replay.take(total - len(found)))
-        ordered = sorted(found, key=lambda letter: letter.timestamp)
-        return tuple(DeadLetter.read(message) for message in ordered if is_dead_letter(message))
+            while left and len(found) < limit:
+                taken = await replay.take(min(left, limit))
+                left -= len(taken)
+                read = (DeadLetter.read(each) for each in taken if is_dead_letter(each))
+                found += (letter for letter in read if letter.origin.topic == topic)
+        return tuple(sorted(found, key=lambda letter: letter.message.timestamp)[:limit])
 
     async def redrive(
         self,

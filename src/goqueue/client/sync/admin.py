@@ -171,7 +171,8 @@ class SyncDeadLetters:
     def list(self, topic: str, *, limit: int = 100) -> "tuple[DeadLetter, ...]":
         """The oldest dead letters of a topic, redriven ones included.
 
-        What somebody published to the dead-letter topic by hand is left out.
+        What somebody published to the dead-letter topic by hand is left out, and so are those of
+        other topics with the same dead-letter topic.
         """
         return self._loop.call(self._dead_letters.list(topic, limit=limit))
 
