@@ -90,7 +90,10 @@ def test_a_worker_without_handlers_does_not_start() -> None:
 
 
 def test_a_worker_that_does_not_run_may_be_told_to_stop() -> None:
-    Worker("billing").stop()
+    worker = Worker("billing")
+    worker.handler("orders")(handle)
+    worker.stop()
+    assert [spec.topics for spec in worker.handlers] == [("orders",)]
 
 
 def test_a_policy_is_shared_by_no_one_unless_given() -> None:
