@@ -1,0 +1,1 @@
+"""The gRPC protocol: reads proto/, checks it, and writes what is generated from it."""
