@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 # Every target with a help text is a command, not a file.
-.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile) lint FORCE
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile) lint linters interpreted FORCE
 
 # Shell settings of the caller that would run another Python or other modules, or make each of the
 # hundreds of processes that tests start compile every module anew.
@@ -111,6 +111,9 @@ soak-transactions: setup ## copy 100,000 messages exactly once while node and wo
 soak-deploys: setup ## replace and kill workers under load for SECONDS=600; check for lost and repeated work
 	@$(venv) -m soak.deploys --seconds $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),600)
 
+soak-cluster: setup ## kill, stop and cut off nodes of a cluster under load for SECONDS=600; compare all copies
+	@$(venv) -m soak.cluster --seconds $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),600)
+
 soak-spark: setup-spark ## copy 100,000 rows with Spark, ten times, while executor, driver and node are killed
 	@$(venv) -m soak.spark
 
@@ -132,11 +135,30 @@ bench-observability: setup ## benchmark the cost of metrics and traces
 bench-stalls: setup ## measure how long other clients wait during large operations
 	@$(venv) bench/stalls/run.py
 
+bench-groups: setup ## measure rebalances of cooperative and eager groups, and what they interrupt
+	@$(venv) bench/groups/run.py
+
+bench-cluster: setup ## measure links between nodes, and how soon a cluster has a controller
+	@$(venv) bench/cluster/run.py
+
 bench-operations: setup ## measure the first message after pip install, set-up, memory, descriptors, the access log
 	@$(venv) bench/operations/run.py
 
-bench-peers: setup ## benchmark a node beside Redis Streams and other brokers that are installed
+bench-security: setup ## benchmark TLS against plain HTTP, certificate reloads and floods of handshakes
+	@$(venv) bench/security/run.py
+
+bench-schemas: setup ## benchmark a full schema registry, compatibility checks and validation
+	@$(venv) bench/schemas/run.py
+
+bench-grpc: setup ## benchmark gRPC: streams, subscriptions, single calls, beside HTTP
+	@$(venv) bench/grpc/run.py
+
+bench-peers: setup ## benchmark a node beside Redis, RabbitMQ, NATS and Kafka, as far as they are installed
 	@$(venv) bench/peers/run.py
+
+setup-kafka: setup ## fetch what `make bench-peers` needs to measure Kafka: its jars (44 MB, by Maven) and its client
+	@mvn --quiet --batch-mode --file bench/peers/kafka.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/build/kafka
+	@$(call quietly,kafka,$(install) --require-hashes --requirement requirements-peers.lock)
 
 # ---- proof ---------------------------------------------------------------------------------
 
@@ -144,15 +166,19 @@ bench-peers: setup ## benchmark a node beside Redis Streams and other brokers th
 # What has no compiled code below it would only run a second time.
 with_twins := records model delivery/wheel delivery/test_delays.py delivery/test_delays_machine.py \
 	log storage/test_log_files.py storage/test_storage_machine.py \
-	gateways/http/test_receipts.py runtime/test_file_commits.py
+	gateways/test_receipts.py runtime/test_file_commits.py schemas/test_avro_walk.py schemas/test_avro_validator.py
 above_twins := storage
 
-# The interpreted run comes first, so that the last line counts all tests.
-test: setup-spark lint ## run everything CI runs: lint and all tests, compiled and interpreted
+# The interpreted run comes first, so that the last line counts all tests, and beside the linters,
+# of which the slowest uses one core.
+test: setup-spark .venv/.lint ## run everything CI runs: lint and all tests, compiled and interpreted
+	@$(MAKE) --silent --jobs=2 linters interpreted
+	@$(pytest) tests
+
+interpreted:
 	@if ls $(records)/*.so >/dev/null 2>&1; then \
 		echo "test: interpreted"; GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(with_twins:%=tests/unit/%) && \
 		echo "test: compiled"; else echo "test: interpreted (there are no extensions)"; fi
-	@$(pytest) tests
 
 check: setup lint ## run before a push: lint, tidy, unit tests, ten simulator seeds
 	@$(pytest) tests/test_tidy.py tests/test_layers.py tests/unit
@@ -161,6 +187,9 @@ ifneq ($(wildcard src/goqueue/sim/__main__.py),)
 endif
 
 lint: setup .venv/.spark .venv/.lint
+	@$(MAKE) --silent linters
+
+linters:
 	@$(venv) -m ruff format --quiet --check $(sources) || { echo "lint: run .venv/bin/ruff format" >&2; exit 1; }
 	@$(venv) -m ruff check --quiet $(sources)
 	@$(venv) -m mypy --no-error-summary $(sources)
@@ -169,9 +198,19 @@ lint: setup .venv/.spark .venv/.lint
 
 test-exhaustive: setup ## run the tests that are too long for `make test`
 	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive tests/conformance tests/simulation \
-		tests/integration/test_soak.py tests/integration/test_soak_deploys.py tests/integration/test_kill_nine.py
-	@GOQUEUE_EXHAUSTIVE=1 $(pytest) -m 'long or hypothesis' tests/unit tests/hostile tests/integration
+		tests/integration/test_soak.py tests/integration/test_soak_deploys.py tests/integration/test_soak_cluster.py \
+		tests/integration/test_kill_nine.py
+	@GOQUEUE_EXHAUSTIVE=1 $(pytest) -m 'long or hypothesis' tests/unit tests/hostile tests/integration tests/development
 	@GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(above_twins:%=tests/unit/%)
+
+test-clients: setup ## fetch the packages of the clients in Go and TypeScript and run their tests; `make test` does where they are there
+	@if command -v npm >/dev/null; then cd clients/typescript && npm ci --no-audit --no-fund --silent && npm run --silent build; fi
+	@if command -v go >/dev/null; then cd clients/go && go mod download; fi
+	@GOQUEUE_CLIENTS=1 $(pytest) -n 1 tests/integration/test_grpc_conformance.py tests/integration/test_client_kills.py
+
+test-registry: setup ## run the serializers of confluent-kafka, unmodified, against a node (installs them)
+	@$(call quietly,registry,$(install) --require-hashes --requirement requirements-registry.lock)
+	@$(pytest) -n 1 tests/conformance/test_confluent.py
 
 test-declarative: setup-spark ## run the Spark Declarative Pipelines example (installs Spark Connect)
 	@$(call quietly,declarative,$(install) --require-hashes --requirement requirements-declarative.lock)
@@ -195,6 +234,13 @@ spark-options: setup-spark ## generate docs/reference/spark-options.md
 
 topic-settings: setup ## write the SDK's types and docs/reference/topic-settings.md from the rows of the settings
 	@$(venv) -m scripts.topic_settings
+
+protocol: setup ## write what is generated from proto/: the messages of gRPC, their types and reference, what may not break
+	@$(venv) -m scripts.protocol
+
+go-client: setup ## write clients/go/gen from proto/ (needs protoc, protoc-gen-go and protoc-gen-go-grpc)
+	@cd proto && protoc -I. --go_out=../clients/go --go_opt=module=github.com/goqueue/goqueue/clients/go \
+		--go-grpc_out=../clients/go --go-grpc_opt=module=github.com/goqueue/goqueue/clients/go goqueue/v1/*.proto
 
 log-events: setup ## write docs/reference/log-events.md from the table of log events
 	@$(venv) -m scripts.log_events
@@ -224,16 +270,25 @@ hooks: ## check commit subjects with a git hook in this clone
 wheels: setup ## build the source distribution, a compiled and a pure wheel into dist
 	@rm -rf dist
 	@$(call quietly,wheels,$(venv) -m build --no-isolation && GOQUEUE_NO_EXTENSIONS=1 $(venv) -m build --no-isolation)
+	@$(venv) -m scripts.supply_chain.sbom dist/goqueue.cdx.json
 	@ls dist
+
+audit: setup ## ask the package index for known vulnerabilities of the locked packages (needs a network)
+	@$(venv) -m scripts.supply_chain.audit $(wildcard requirements*.lock)
+
+sbom: setup ## write a bill of materials (CycloneDX) of what a node needs to dist/goqueue.cdx.json
+	@mkdir -p dist && $(venv) -m scripts.supply_chain.sbom dist/goqueue.cdx.json
 
 lock: .venv/.home ## resolve the dependencies again into the lock files
 	@test -x build/lock/bin/uv || { $(venv) -m venv build/lock && build/lock/bin/python -m pip install --quiet 'uv>=0.13'; }
-	@$(call resolve,pyproject.toml --extra otlp --group test,requirements.lock)
+	@$(call resolve,pyproject.toml --extra grpc --extra otlp --extra schemas --extra tls --group test,requirements.lock)
 	@$(call resolve,pyproject.toml --constraint requirements.lock,requirements-run.lock)
 	@$(call resolve,pyproject.toml --extra spark --group spark-test --constraint requirements.lock,requirements-spark.lock)
 	@$(call resolve,--group lint --constraint requirements.lock --constraint requirements-spark.lock,requirements-lint.lock)
 	@$(call resolve,--group build --constraint requirements.lock,requirements-build.lock)
 	@$(call resolve,--group fuzz --constraint requirements.lock,requirements-fuzz.lock)
+	@$(call resolve,--group peers --constraint requirements.lock,requirements-peers.lock)
+	@$(call resolve,--group registry --constraint requirements.lock,requirements-registry.lock)
 	@$(call resolve,pyproject.toml --extra declarative --constraint requirements.lock,requirements-declarative.lock)
 
 resolve = build/lock/bin/uv pip compile $(1) --output-file $(2) --quiet --no-config --system-certs \

@@ -40,9 +40,10 @@ COMPILED = (
     ),
     *(f"goqueue.records.arrow.{name}" for name in ("input", "reader", "writer")),
     "goqueue.delivery.wheel.sieve",
-    "goqueue.gateways.http.receipts",
+    "goqueue.gateways.receipts",
     "goqueue.model.digits",
     "goqueue.runtime.file_commits",
+    "goqueue.schemas.avro_walk",
 )
 # Cython's own code for typed memory views, once for all: compiling it into each took half the time.
 SHARED = "goqueue._cyutility"

@@ -28,9 +28,9 @@ people and may change, codes do not.
 - The command line prints it in parentheses at the end of the line.
 
 A refusal comes before any change, so a refused request has done nothing. The exceptions are
-`request_timeout` and `internal_error`: after these the outcome of a write is unknown
-(`error.is_outcome_unknown`). *Retry* means that the same request may succeed later without a
-change; the SDK retries by itself, for up to `timeout_s`. A message that is refused inside a batch
+`request_timeout`, `replication_failed` and `internal_error`: after these the outcome of a write is
+unknown (`error.is_outcome_unknown`). *Retry* means that the same request may succeed later without
+a change; the SDK retries by itself, for up to `timeout_s`. A message that is refused inside a batch
 has its code in its place of the response, and the others of the batch are stored.
 """
 
@@ -51,6 +51,15 @@ _SECTIONS = {
         Code.STORAGE_FAILED,
         Code.RECORDS_DAMAGED,
         Code.INTERNAL_ERROR,
+    ),
+    "Clusters": (
+        Code.NOT_LEADER,
+        Code.LEADER_UNAVAILABLE,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.REPLICATION_FAILED,
+        Code.NOT_CONTROLLER,
+        Code.NODE_NOT_FOUND,
+        Code.NODE_ALIVE,
     ),
     "Topics and offsets": (
         Code.TOPIC_NOT_FOUND,
@@ -93,16 +102,19 @@ _OTHERS = "Other codes"
 _OF_THE_CLIENT = {
     "server_unreachable": "No server answered: not reachable, connection lost, or no answer in "
     "time. `is_outcome_unknown` says whether the request may have been executed.",
+    "tls_failed": "No secure connection: the certificate of one side is not accepted, or one side "
+    "does not speak TLS. The sentence says which file or setting to change; nothing was sent.",
     "closed": "The connection, producer or consumer was used after it was closed.",
     "transaction_outcome_unknown": "A commit was sent and not answered in time: the transaction "
     "was committed or aborted as a whole.",
     "response_invalid": "The answer is not one of a GoQueue node, or of a version that the client "
     "does not know.",
     "response_too_large": "The answer is larger than the client accepts.",
-    "unauthenticated": "The server requires an API key, or does not accept the one that was sent.",
     "decode_failed": "The value of a message is not what the program expects of it.",
     "payload_invalid": "A worker could not decode the value of a message for its handler; the "
     "message becomes a dead letter.",
+    "backup_failed": "A backup that was waited for failed; the message says why.",
+    "restore_failed": "A restore that was waited for failed, and nothing was restored.",
     "handler_stuck": "More handlers of a worker hang than it may run at once; the worker ends.",
 }
 # Codes of the SDK that no server sends, beside those of servers that it raises as well.

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from goqueue.gateways.errors import describe
 from goqueue.gateways.http import ERRORS, ROUTES
 from goqueue.gateways.http.bodies import JsonSchema
-from goqueue.gateways.http.errors import describe
 from goqueue.gateways.http.routing.openapi import openapi_document
 from goqueue.model import Code
 

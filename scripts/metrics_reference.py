@@ -13,15 +13,18 @@ from goqueue.broker import Node
 from goqueue.gateways import Capacity, Endpoint, TcpListener
 from goqueue.metrics import Family, Kind
 from goqueue.runtime import Disk, OsFileSystem
+from goqueue.runtime.event_log import silent_log
 from goqueue.runtime.exporters.exporters import ExporterGroup
 from goqueue.runtime.metrics import (
     LoopLag,
+    handshake_families,
     listener_families,
     process_families,
     shell_families,
     volume_families,
 )
-from goqueue.runtime.settings import TracingSettings
+from goqueue.runtime.settings import TlsSettings, TracingSettings
+from goqueue.runtime.tls import TlsListeners
 
 __all__ = ["PAGE", "families", "metrics_reference"]
 
@@ -48,6 +51,7 @@ _SECTIONS = (
     ("goqueue_storage_", "Storage"),
     ("goqueue_runtime_", "Event loop and disk thread"),
     ("goqueue_http_", "HTTP"),
+    ("goqueue_tls_", "TLS"),
     ("goqueue_tracing_", "Span exporters"),
     ("process_", "Process"),
     ("python_", "Python"),
@@ -89,6 +93,8 @@ async def _families() -> list[Family]:
                 *shell_families(disk, LoopLag()),
                 *volume_families(files),
                 *exporters.metrics(),
+                *TlsListeners(TlsSettings(), silent_log()).metrics(),
+                *handshake_families(capacity),
                 *process_families(),
             ]
         finally:

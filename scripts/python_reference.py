@@ -86,6 +86,18 @@ _SECTIONS = (
             ("goqueue.client.admin_replies", "DelayedMessage", ""),
         ),
     ),
+    _Section(
+        "Keys, ACLs and tenants",
+        (
+            ("goqueue.client.security", "ApiKeys", "q.keys"),
+            ("goqueue.client.security", "Acls", "q.acls"),
+            ("goqueue.client.security", "Tenants", "q.tenants"),
+            ("goqueue.client.security", "ApiKey", ""),
+            ("goqueue.client.security", "NewApiKey", ""),
+            ("goqueue.client.security", "Acl", ""),
+            ("goqueue.client.security", "Tenant", ""),
+        ),
+    ),
     _Section("Retries", (("goqueue.client.retries", "Retries", ""),)),
     _Section(
         "Tests",
@@ -104,9 +116,16 @@ _FUNCTIONS = (
 _HIDDEN = {
     "ManualClock": ("call_at", "pause", "post", "read", "time", "timeout", "wait_briefly"),
     "MemoryNode": ("attach",),
-    "Message": ("header_block", "held", "lease", "origin"),
+    "Message": ("header_block", "held", "lease", "origin", "payload_source"),
     "Producer": ("discard", "drain", "end", "failure", "following", "is_lost"),
-    "QueueConsumer": ("is_low", "pop", "refill", "wait_for_more"),
+    "QueueConsumer": (
+        "clock",
+        "is_low",
+        "pop",
+        "refill",
+        "wait_for_more",
+        "wait_until_stopped",
+    ),
     "Receipt": ("follow",),
     "Retries": ("wait_s", "within"),
     "StreamConsumer": ("check", "note_committed", "progress", "rewind"),

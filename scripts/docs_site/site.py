@@ -43,7 +43,8 @@ def build(tree: Tree, folder: Path) -> tuple[Page, ...]:
                 copied.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(target.copied_from, copied)
     (folder / "site.css").write_text(_stylesheet(), encoding="utf-8")
-    shutil.copyfile(_ASSETS / "search.js", folder / "search.js")
+    for asset in ("search.js", "icon.svg"):
+        shutil.copyfile(_ASSETS / asset, folder / asset)
     (folder / "search-index.js").write_bytes(_search_index(pages))
     return pages
 
@@ -64,13 +65,16 @@ def _document(
 ) -> str:
     previous, following = neighbours
     is_home = page.path == HOME
+    contents = list(_contents(page))
     return _TEMPLATE.substitute(
         title=html.escape(_NAME if is_home else f"{page.title} · {_NAME}"),
         root=posixpath.relpath(".", posixpath.dirname(page.url) or "."),
         home=_relative(page, "index.html"),
         navigation="\n".join(_navigation(page, order)),
         body=page.body,
-        contents="\n".join(_contents(page)),
+        # Without a list of headings its column belongs to the text.
+        wide="" if contents else " wide",
+        contents="\n".join(contents),
         previous=_neighbour(page, previous, "prev"),
         following=_neighbour(page, following, "next"),
     )
@@ -82,7 +86,8 @@ def _relative(page: Page, url: str) -> str:
 
 def _navigation(page: Page, order: Sequence[Section]) -> Iterator[str]:
     for section in order:
-        is_open = page in section.pages or (page.path == HOME and len(section.pages) < 12)
+        # On the home page those that a new reader needs: the first two.
+        is_open = page in section.pages or (page.path == HOME and section in order[:2])
         yield f"<details{' open' if is_open else ''}><summary>{section.title}</summary><ul>"
         for each in section.pages:
             here = ' aria-current="page"' if each is page else ""

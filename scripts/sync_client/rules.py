@@ -25,11 +25,20 @@ RULES = Rules(
     hidden={
         # For tools that run a loop of their own.
         "Connection": ("coordinator", "pages", "poll_consumer", "records"),
-        "Message": ("header_block", "held", "lease", "origin"),
+        "Message": ("header_block", "held", "lease", "origin", "payload_source"),
         "Producer": ("discard", "drain", "end", "failure", "following", "is_closed", "is_lost"),
-        "QueueConsumer": ("is_low", "pop", "refill", "take", "wait_for_more"),
+        "QueueConsumer": (
+            "clock",
+            "is_low",
+            "pop",
+            "refill",
+            "take",
+            "wait_for_more",
+            "wait_until_stopped",
+        ),
         "Receipt": ("__await__", "follow"),
         "Replay": ("take",),
+        "Schemas": ("bind", "decoder_of", "open_decoder"),
         "StreamConsumer": ("check", "note_committed", "progress", "rewind", "take"),
     },
     differing={

@@ -217,11 +217,12 @@ class Wrapper:
             returns = ast.unparse(unquoted(node.returns))
             lines.append(f"        {node.name}: Callable[..., {returns}] = {method}")
             method = node.name
-        call = f"{method}({forwarded(node.args, self._conversions(node))})"
+        given = forwarded(node.args, self._conversions(node))
+        call = f"{method}({given})"
         if isinstance(node, ast.AsyncFunctionDef):
             call = f"self._loop.call({call})"
         elif not self._is_value:
-            call = f"self._loop.apply(lambda: {call})"
+            call = f"self._loop.apply({f'lambda: {call}' if given else method})"
         if not wrapping:
             return [*lines, f"        {call}" if result == "None" else f"        return {call}"]
         if len(wrapping) == 1:

@@ -13,17 +13,21 @@ from goqueue.client import (
     Closed,
     DecodeError,
     GoQueueError,
+    LeaderUnavailable,
     MessageTooLarge,
     NoReply,
     NotAllowed,
+    NotEnoughReplicas,
     NotFound,
     ProducerFenced,
     ProducerNotFound,
     RateLimited,
     ReceiptStale,
+    ReplicationFailed,
     SequenceOutOfOrder,
     ServerUnreachable,
     TimedOut,
+    TlsError,
     TopicExists,
     TopicNotFound,
     TransactionAborted,
@@ -37,6 +41,7 @@ from goqueue.client import (
 
 if TYPE_CHECKING:
     from goqueue.client.admin_replies import DelayedMessage, Topic
+    from goqueue.client.backups import Backup
     from goqueue.client.batch import ProducerConfig, Receipt, Sent
     from goqueue.client.call_timeout import timeout
     from goqueue.client.connection import Connection
@@ -49,6 +54,8 @@ if TYPE_CHECKING:
     from goqueue.client.retries import Retries
     from goqueue.client.retry_policy import Reject, Retry, RetryLater
     from goqueue.client.schedules import Schedule
+    from goqueue.client.security import Acl, ApiKey, NewApiKey, Tenant
+    from goqueue.client.serializers import Avro, Json, Protobuf
     from goqueue.client.stream_consumer import StreamConsumer
     from goqueue.client.sync import (
         SyncConnection,
@@ -76,8 +83,12 @@ else:
     from goqueue._lazy import __dir__, __getattr__  # noqa: F401 - Python calls them by name
 
 __all__ = [
+    "Acl",
     "AlreadyDelivered",
+    "ApiKey",
     "ArgumentInvalid",
+    "Avro",
+    "Backup",
     "Closed",
     "Connection",
     "DeadLetter",
@@ -89,10 +100,14 @@ __all__ = [
     "GroupMode",
     "Headers",
     "IsolationLevel",
+    "Json",
+    "LeaderUnavailable",
     "Message",
     "MessageTooLarge",
+    "NewApiKey",
     "NoReply",
     "NotAllowed",
+    "NotEnoughReplicas",
     "NotFound",
     "Place",
     "Priority",
@@ -101,12 +116,14 @@ __all__ = [
     "ProducerConfig",
     "ProducerFenced",
     "ProducerNotFound",
+    "Protobuf",
     "QueueConsumer",
     "RateLimited",
     "Receipt",
     "ReceiptStale",
     "Reject",
     "Replay",
+    "ReplicationFailed",
     "Reply",
     "Retries",
     "Retry",
@@ -125,7 +142,9 @@ __all__ = [
     "SyncReplay",
     "SyncStreamConsumer",
     "SyncTransaction",
+    "Tenant",
     "TimedOut",
+    "TlsError",
     "Topic",
     "TopicExists",
     "TopicNotFound",

@@ -10,6 +10,8 @@ import sys
 __all__ = ["MODULES", "__dir__", "__getattr__"]
 
 MODULES = {
+    "Acl": "goqueue.client.security",
+    "ApiKey": "goqueue.client.security",
     "Connection": "goqueue.client.connection",
     "DeadLetter": "goqueue.client.dead_letter",
     "Delay": "goqueue.client.values",
@@ -19,6 +21,7 @@ MODULES = {
     "Headers": "goqueue.client.values",
     "IsolationLevel": "goqueue.client.values",
     "Message": "goqueue.client.message",
+    "NewApiKey": "goqueue.client.security",
     "Place": "goqueue.client.dead_letter",
     "Priority": "goqueue.model",
     "PriorityName": "goqueue.client.values",
@@ -32,6 +35,10 @@ MODULES = {
     "Retries": "goqueue.client.retries",
     "Retry": "goqueue.client.retry_policy",
     "RetryLater": "goqueue.client.retry_policy",
+    "Avro": "goqueue.client.serializers",
+    "Json": "goqueue.client.serializers",
+    "Protobuf": "goqueue.client.serializers",
+    "Backup": "goqueue.client.backups",
     "Schedule": "goqueue.client.schedules",
     "Sent": "goqueue.client.batch",
     "StartPosition": "goqueue.client.values",
@@ -44,6 +51,7 @@ MODULES = {
     "SyncReplay": "goqueue.client.sync",
     "SyncStreamConsumer": "goqueue.client.sync",
     "SyncTransaction": "goqueue.client.sync",
+    "Tenant": "goqueue.client.security",
     "Topic": "goqueue.client.admin_replies",
     "Transaction": "goqueue.client.transaction",
     "Worker": "goqueue.client.worker",

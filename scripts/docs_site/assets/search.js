@@ -2,7 +2,8 @@
 //
 // The index is one script, loaded when the search is first used, so that pages stay small and the
 // site also works when it is opened from a disk. Every word must occur; hits in headings, and in
-// tables that explain the word, come first.
+// tables that explain the word, come first, and so do words that stand together: "visibility timeout"
+// is also the setting visibility_timeout.
 "use strict";
 
 const goqueueSearch = (() => {
@@ -36,9 +37,26 @@ const goqueueSearch = (() => {
     return score;
   };
 
+  // Several words as one term: as they are, and as names are written.
+  const phrasesOf = (words) =>
+    words.length < 2 ? [] : [" ", "_", "-"].map((between) => words.join(between));
+
+  const phraseScoreOf = (phrases, entry) => {
+    const heading = entry.heading.toLowerCase();
+    const names = entry.defines.map((name) => name.toLowerCase());
+    let score = 0;
+    if (phrases.some((phrase) => heading.includes(phrase))) score += 40;
+    if (phrases.some((phrase) => names.includes(phrase))) {
+      score += entry.heading === entry.page ? 100 : 60;
+    }
+    if (phrases.some((phrase) => entry.lower.includes(phrase))) score += 15;
+    return score;
+  };
+
   const find = (entries, query) => {
     const words = wordsOf(query);
     if (words.length === 0) return [];
+    const phrases = phrasesOf(words);
     const found = [];
     for (const entry of entries) {
       entry.lower = entry.lower || entry.text.toLowerCase();
@@ -51,7 +69,7 @@ const goqueueSearch = (() => {
         }
         total += score;
       }
-      if (total > 0) found.push({ entry, total });
+      if (total > 0) found.push({ entry, total: total + phraseScoreOf(phrases, entry) });
     }
     // Equal scores stay in the order of the site.
     found.sort((one, other) => other.total - one.total);
@@ -62,7 +80,9 @@ const goqueueSearch = (() => {
   const snippetOf = (entry, query) => {
     const lower = entry.text.toLowerCase();
     const words = wordsOf(query);
-    const hits = words.map((word) => lower.indexOf(word)).filter((at) => at >= 0);
+    const places = (terms) => terms.map((term) => lower.indexOf(term)).filter((at) => at >= 0);
+    const together = places(phrasesOf(words));
+    const hits = together.length ? together : places(words);
     const start = Math.max(0, (hits.length ? Math.min(...hits) : 0) - SNIPPET_BEFORE);
     const end = Math.min(entry.text.length, start + SNIPPET_LENGTH);
     const pieces = [[start > 0 ? "…" : "", false]];

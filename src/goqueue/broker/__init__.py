@@ -49,10 +49,14 @@ The duties of a shell
    deadline that has passed means that the node has more to do and that others go first. Waking
    too early or too often is harmless. A node that was away for longer hears those who wait before
    it takes their leases away.
-9. **Report.** A `Report` is for the operator's log. Nothing depends on it.
-10. **Halt.** After `Halt` no event is handled any more: the process ends, and a start from the
+9. **Backups.** `HoldSegments` is carried out by whoever changes the segments of logs, between two
+   of their changes, and answered by `SegmentsHeld` or `BackupJobFailed`. Jobs (`RunBackupJob`) run
+   one at a time in the order given, beside everything else; `BackupJobs` of `goqueue.storage` makes
+   their steps, and each event among them is reported.
+10. **Report.** A `Report` is for the operator's log. Nothing depends on it.
+11. **Halt.** After `Halt` no event is handled any more: the process ends, and a start from the
    logs is the way back.
-11. **Stop.** `stop` ends waiting requests and returns the last effects. Keep handling events
+12. **Stop.** `stop` ends waiting requests and returns the last effects. Keep handling events
     until `is_quiet`, then close the disk; to leave this out loses snapshots, and nothing else.
 
 What must be durable before what
@@ -76,21 +80,32 @@ commands are refused as `broker_unavailable`, except those that ask how the node
 directory serves one node at a time: the shell holds a lock on it.
 """
 
+from goqueue.broker.audit import AUDIT_LOG, AUDIT_SETTINGS, AuditConfig
+from goqueue.broker.cluster import ClusterConfig, ClusterMember, QuorumMetadata
 from goqueue.broker.groups.leases import fill
 from goqueue.broker.journal import JournalLimits
-from goqueue.broker.node import Node, NodeEvent
+from goqueue.broker.node import Node
+from goqueue.broker.node_events import NodeEvent
 from goqueue.broker.recovery.start import GROUPS_LOG, TOPICS_LOG, Opened
+from goqueue.broker.replication.hosted_logs import HostedLog
 from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.turns import TURN_UNITS, TurnBudget
 
 __all__ = [
+    "AUDIT_LOG",
+    "AUDIT_SETTINGS",
     "GROUPS_LOG",
     "TOPICS_LOG",
     "TURN_UNITS",
+    "AuditConfig",
+    "ClusterConfig",
+    "ClusterMember",
+    "HostedLog",
     "JournalLimits",
     "Node",
     "NodeEvent",
     "Opened",
+    "QuorumMetadata",
     "StorageHealth",
     "TurnBudget",
     "fill",

@@ -7,10 +7,11 @@ Invariant: a number is given to one topic only, for ever.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
-from goqueue.broker.journal_changes import TopicDeleted, TopicStated
+from goqueue.broker.journal_changes import RestoreCommitted, TopicDeleted, TopicStated
 from goqueue.broker.sticky_partitioner import StickyPartitioner
 from goqueue.model import (
     Cleanup,
@@ -18,6 +19,7 @@ from goqueue.model import (
     LogId,
     LogSettings,
     Now,
+    PrefixIndex,
     Refused,
     check_name,
     is_internal,
@@ -35,6 +37,9 @@ class Topic:
     """A topic as it is now."""
 
     def __init__(self, stated: TopicStated) -> None:
+        # Plain attributes: they never change, and are asked for with every message.
+        self.name: Final = stated.name
+        self.number: Final = stated.number
         self.stated = stated
         self.is_open = False
         # Whether it is committed that the topic has delays, so that they may be appended.
@@ -47,14 +52,6 @@ class Topic:
         self.turn = 0
         # The same for those that come alone; None until the first.
         self.sticky: StickyPartitioner | None = None
-
-    @property
-    def name(self) -> str:
-        return self.stated.name
-
-    @property
-    def number(self) -> int:
-        return self.stated.number
 
     @property
     def config(self) -> TopicConfig:
@@ -72,10 +69,15 @@ class Catalog:
         self._topics: dict[str, Topic] = {}
         self._by_number: dict[int, Topic] = {}
         self._leaving: dict[str, Topic] = {}
+        self.prefixes = PrefixIndex()
         # How many topics send their dead letters to each.
         self._senders: dict[str, int] = {}
         self._next_number = 1
         self._partition_count = 0
+        # The last restore that was committed.
+        self.last_restore = 0
+        # How many copies a partition may have: a single node keeps one.
+        self.copies_max = 1
 
     def __iter__(self) -> Iterator[Topic]:
         """The topics that can be used, sorted by name."""
@@ -109,6 +111,10 @@ class Catalog:
     def get(self, name: str) -> Topic | None:
         """The topic of this name, also one that cannot be used yet."""
         return self._topics.get(name)
+
+    def find_new(self, number: int) -> Topic:
+        """A topic that was stated in this turn."""
+        return self._by_number[number]
 
     def numbered(self, number: int) -> Topic | None:
         return self._by_number.get(number)
@@ -144,6 +150,7 @@ class Catalog:
             raise Refused(Code.TOPIC_INTERNAL, topic=name)
         PARTITION_COUNT.check(command.partitions)
         config = command.config.for_topic(name)
+        self._check_copies(config)
         self._check_loop(name, config)
         self._check_not_compacted(name, config)
         if name in self._leaving:
@@ -177,16 +184,39 @@ class Catalog:
             has_producers=True,
         )
 
+    def is_taken(self, name: str) -> bool:
+        """Whether a topic of this name exists, is being made, or is not gone yet."""
+        return name in self._topics or name in self._leaving
+
+    def check_restored(self, name: str, partitions: int, config: TopicConfig) -> TopicConfig:
+        """The settings of a topic that a restore brings; refuses what no topic may have."""
+        check_name(name, "topic")
+        if is_internal(name):
+            raise Refused(Code.TOPIC_INTERNAL, topic=name)
+        PARTITION_COUNT.check(partitions)
+        if self.is_taken(name):
+            raise Refused(Code.TOPIC_EXISTS, topic=name)
+        self._check_room(partitions)
+        self._check_copies(config)
+        return config.for_topic(name)
+
     def alter(self, command: AlterTopic) -> TopicStated:
         """A topic with other settings."""
         topic = self.find_for_writing(command.name)
         config = command.changes.applied_to(topic.config)
+        self._check_copies(config)
         if config.dead_letter_topic != topic.config.dead_letter_topic:
             self._check_loop(topic.name, config)
         before = (topic.config.dead_letter_topic, topic.config.cleanup_policy)
         if (config.dead_letter_topic, config.cleanup_policy) != before:
             self._check_not_compacted(topic.name, config)
         return msgspec.structs.replace(topic.stated, config=config)
+
+    def _check_copies(self, config: TopicConfig) -> None:
+        limit = self.copies_max
+        for field in ("replication_factor", "min_insync_replicas"):
+            if getattr(config, field) > limit:
+                raise Refused(Code.REQUEST_INVALID, field=field, minimum=1, maximum=limit)
 
     def _check_loop(self, name: str, config: TopicConfig) -> None:
         """A dead letter must not die again on its way."""
@@ -234,6 +264,7 @@ class Catalog:
             if gone is not None:
                 if self._topics.get(gone.name) is gone:
                     del self._topics[gone.name]
+                    self.prefixes.remove(gone.name)
                 self._partition_count -= gone.stated.partitions
                 self._count_sender(gone.stated, -1)
             return None
@@ -241,6 +272,7 @@ class Catalog:
         if topic is None:
             topic = Topic(change)
             self._topics[change.name] = topic
+            self.prefixes.add(change.name)
             self._by_number[change.number] = topic
             self._next_number = max(self._next_number, change.number + 1)
             self._partition_count += change.partitions
@@ -249,8 +281,20 @@ class Catalog:
             topic.stated = change
             # One that had the name before may have been told of again.
             self._topics[change.name] = topic
+            self.prefixes.add(change.name)
         self._count_sender(change, 1)
         return topic
+
+    def commit_restore(self, change: RestoreCommitted) -> None:
+        """Its topics exist from now on; they can be used once their logs are open."""
+        self.last_restore = change.restore
+        # One without topics has its number from here on: the next restore gets another.
+        self.reserve(change.restore + 1)
+        for first, following in change.topics:
+            for number in range(first, following):
+                topic = self._by_number.get(number)
+                if topic is not None:
+                    topic.stated = msgspec.structs.replace(topic.stated, is_arriving=False)
 
     def _count_sender(self, stated: TopicStated, step: int) -> None:
         dead_letters = stated.config.dead_letter_topic
@@ -273,6 +317,10 @@ class Catalog:
     def begin_leaving(self, topic: Topic) -> None:
         """Its logs are being removed: the name is not free before they are gone."""
         self._leaving[topic.name] = topic
+
+    def is_leaving(self, prefix: str) -> bool:
+        """Whether logs of a topic with this prefix are being removed."""
+        return any(name.startswith(prefix) for name in self._leaving)
 
     def end_leaving(self, name: str) -> None:
         self._leaving.pop(name, None)

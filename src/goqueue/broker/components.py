@@ -6,17 +6,23 @@ hands on.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar, assert_never
 
+from goqueue.broker.backups import Backups
+from goqueue.broker.cluster import ClusterMember, ClusterReports
+from goqueue.broker.cluster.cluster_commands import CLUSTER_COMMANDS, REFUSAL
+from goqueue.broker.cluster.cluster_topics import ClusterTopics
 from goqueue.broker.delayed.delays import DelayedMessages
 from goqueue.broker.disk_reads import (
+    AuditFetch,
     CancelledFetch,
     DueFetch,
-    FetchPurpose,
     FindPurpose,
     JournalFetch,
     LagFetch,
     MoveFetch,
+    NodeFetchPurpose,
     PriorityFetch,
     ReadAheadFetch,
     ReadSearch,
@@ -25,6 +31,7 @@ from goqueue.broker.disk_reads import (
     ResetSearch,
 )
 from goqueue.broker.groups.acks import Acks
+from goqueue.broker.groups.cooperative import CooperativeGroups
 from goqueue.broker.groups.dead_letter_mover import DeadLetterMover
 from goqueue.broker.groups.membership import GroupRetention, Membership
 from goqueue.broker.groups.offsets import Positions
@@ -32,6 +39,7 @@ from goqueue.broker.groups.polls import Polls
 from goqueue.broker.groups.priority_indexer import PriorityIndexer
 from goqueue.broker.groups.receives import Receives
 from goqueue.broker.groups.redrive import Redriver
+from goqueue.broker.groups.waiting_heartbeats import WaitingHeartbeats
 from goqueue.broker.journal import JournalLimits
 from goqueue.broker.node_reports import NodeReports
 from goqueue.broker.publish import Publisher
@@ -41,8 +49,14 @@ from goqueue.broker.recovery.journaled_state import JournaledState
 from goqueue.broker.recovery.partition_replay import PartitionReplay
 from goqueue.broker.recovery.start import NodeStart
 from goqueue.broker.replies import Replies
+from goqueue.broker.restores import Restores
 from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.schema_validation import SchemaValidation
+from goqueue.broker.schemas import Schemas
+from goqueue.broker.security import SecurityAdmin
 from goqueue.broker.state import NodeState
+from goqueue.broker.tenant_deletion import TenantDeletion
+from goqueue.broker.tenant_quotas import TenantQuotas
 from goqueue.broker.tick_sender import TickSender
 from goqueue.broker.topics import Topics
 from goqueue.broker.trace_queries import TraceQueries
@@ -50,51 +64,110 @@ from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.transactions.descriptions import TransactionDescriptions
 from goqueue.broker.transactions.producer_snapshots import ProducerSnapshots
 from goqueue.broker.transactions.transaction_offsets import TransactionOffsets
+from goqueue.broker.turns import Errand, ForGroup
 from goqueue.broker.upkeep import Absences, Upkeep
-from goqueue.model import Found, Now, RequestId
+from goqueue.broker.usage_journal import UsageJournal
+from goqueue.model import (
+    CheckCompatibility,
+    Code,
+    DeleteSchema,
+    DeleteSubject,
+    DescribeCompatibility,
+    DescribeRegistry,
+    DescribeSchema,
+    FindSchema,
+    FindSchemaById,
+    Found,
+    ListReferrers,
+    ListSchemaUses,
+    ListSubjects,
+    ListVersions,
+    Now,
+    Refused,
+    RegisterSchema,
+    RequestId,
+    ResetCompatibility,
+    SetCompatibility,
+)
 from goqueue.model.requests import (
     Ack,
     AddOffsets,
     AddPartition,
+    AlterQuotas,
     AlterSchedule,
+    AlterTenant,
     AlterTopic,
+    AskVote,
+    AuthorizeScrape,
     AwaitReply,
     BeginTransaction,
     CancelDelayed,
+    CheckClusterHealth,
     CheckHealth,
     Command,
     CommitGroup,
     CommitOffsets,
+    CooperativeHeartbeat,
+    CreateAcl,
+    CreateBackup,
+    CreateKey,
     CreateSchedule,
+    CreateTenant,
     CreateTopic,
+    DeleteAcl,
+    DeleteBackup,
     DeleteGroup,
     DeleteRecords,
     DeleteSchedule,
+    DeleteTenant,
+    DeleteTopic,
+    DescribeAssignment,
+    DescribeBackup,
+    DescribeCaller,
+    DescribeCluster,
     DescribeDelays,
     DescribeGroup,
     DescribeLag,
+    DescribeMetadata,
     DescribeNode,
     DescribeOffsets,
     DescribePartitions,
     DescribePriorities,
+    DescribeQuotas,
+    DescribeRebalances,
     DescribeReliability,
     DescribeSchedule,
+    DescribeTenant,
+    DescribeTenantStatistics,
     DescribeTopic,
     DescribeTracing,
     DescribeTransaction,
     DescribeTransactions,
+    DescribeUsage,
+    Drain,
+    ElectLeader,
     EndTransaction,
     Extend,
     FindDelayed,
     FindTrace,
+    ForgetBroker,
+    HearNode,
     Heartbeat,
     HeartbeatProducer,
     InitProducer,
     Join,
+    JoinCluster,
     Leave,
+    LeaveCluster,
+    ListAcls,
+    ListBackups,
     ListDelayed,
     ListGroups,
+    ListKeys,
     ListSchedules,
+    ListTenantGroups,
+    ListTenants,
+    ListTenantTopics,
     ListTopics,
     ListTransactions,
     Nack,
@@ -108,14 +181,28 @@ from goqueue.model.requests import (
     Reject,
     Release,
     ResetOffsets,
+    ResetUsage,
+    RestoreBackup,
     ResumeSchedule,
+    RevokeKey,
+    RevokePartitions,
+    RotateKey,
     RunSchedule,
     SearchTraces,
     SendReply,
+    SetTenantStatus,
     Watch,
 )
 
-__all__ = ["CommandFn", "Components", "dispatch_table", "pass_fetched", "pass_found"]
+__all__ = [
+    "CommandFn",
+    "Components",
+    "begin_serving",
+    "dispatch_table",
+    "errand_table",
+    "pass_fetched",
+    "pass_found",
+]
 
 
 class Components:
@@ -127,41 +214,49 @@ class Components:
         secret: bytes,
         limits: JournalLimits,
         group_retention_ns: int | None,
+        upkeep_idle_ns: int,
     ) -> None:
-        self.topics = Topics(state)
+        self.quotas = TenantQuotas(state)
+        self.security = SecurityAdmin(state, self.quotas)
+        self.schemas = Schemas(state)
+        self.topics = Topics(state, self.quotas)
         self.reports = NodeReports(state, self.topics)
-        self.trace_queries = TraceQueries(state.outbox, state.stepwise, state.traces.tracer)
+        self.trace_queries = TraceQueries(state)
         self.delayed_messages = DelayedMessages(state)
-        self.publisher = Publisher(state, self.delayed_messages)
-        self.stream_reads = StreamReads(state)
+        self.validation = SchemaValidation(state, self.schemas)
+        self.publisher = Publisher(state, self.delayed_messages, self.quotas, self.validation)
+        self.stream_reads = StreamReads(state, self.quotas)
         self.replies = Replies(state)
         self.priority_indexer = PriorityIndexer(state)
-        self.polls = Polls(state, self.priority_indexer)
-        self.receives = Receives(state, self.polls)
+        self.polls = Polls(state, self.priority_indexer, self.quotas)
+        self.receives = Receives(state, self.polls, self.quotas)
         self.record_deletion = RecordDeletion(state, self.polls)
         self.coordinator = TransactionCoordinator(state, self.polls)
         self.dead_letter_mover = DeadLetterMover(state, self.topics, self.polls, self.coordinator)
-        self.tick_sender = TickSender(state, self.coordinator)
-        self.scheduler = Scheduler(state, self.tick_sender)
-        self.redriver = Redriver(state, self.dead_letter_mover)
+        self.tick_sender = TickSender(state, self.coordinator, self.quotas, self.validation)
+        self.scheduler = Scheduler(state, self.tick_sender, self.quotas)
+        self.redriver = Redriver(state, self.dead_letter_mover, self.quotas, self.validation)
         self.acks = Acks(state, self.polls, self.dead_letter_mover)
-        self.positions = Positions(state, self.polls)
-        self.membership = Membership(state, self.polls, self.positions)
+        self.positions = Positions(state, self.polls, self.quotas)
+        heartbeats = self.heartbeats = WaitingHeartbeats(state)
+        self.membership = Membership(state, self.polls, self.positions, self.quotas, heartbeats)
+        self.cooperative_groups = CooperativeGroups(state, self.membership, self.heartbeats)
         self.retention = GroupRetention(state, self.membership, group_retention_ns)
         self.transaction_offsets = TransactionOffsets(
             state, self.coordinator.progress, self.positions, self.acks
         )
         self.transaction_descriptions = TransactionDescriptions(state)
+        self.backups = Backups(state)
+        delayed = self.delayed_messages
+        self.restores = Restores(state, self.backups, self.positions, delayed, self.tick_sender)
         self.journaled_state = JournaledState(state, self.positions, self.coordinator, limits)
         self.producer_snapshots = ProducerSnapshots(state)
-        self.node_start = NodeStart(
-            state,
-            self.journaled_state,
-            PartitionReplay(state, self.producer_snapshots),
-            self.coordinator,
-            secret=secret,
-            limits=limits,
+        stated = self.journaled_state, PartitionReplay(state, self.producer_snapshots)
+        self.node_start = NodeStart(state, *stated, self.coordinator, secret=secret, limits=limits)
+        self.tenant_deletion = TenantDeletion(
+            state, self.quotas, self.scheduler, self.membership, self.coordinator
         )
+        self.usage_journal = UsageJournal(state)
         self.upkeep = Upkeep(
             state,
             self.journaled_state,
@@ -169,6 +264,8 @@ class Components:
             self.delayed_messages,
             self.producer_snapshots,
             retention=self.retention,
+            idle_every_ns=upkeep_idle_ns,
+            usage_journal=self.usage_journal,
         )
         self.absences = Absences(state, self.upkeep)
 
@@ -187,22 +284,76 @@ class _Table:
         self.handlers[command] = how  # type: ignore[assignment]  # looked up by the same type
 
 
-def dispatch_table(components: Components) -> dict[type, CommandFn[Command]]:
+def begin_serving(components: Components, state: NodeState, now: Now) -> None:
+    """The node takes commands from now on: begin what runs by itself."""
+    for group in state.groups:
+        group.hear_all(now)
+        state.alarms.set(ForGroup(group.number), group.next_deadline())
+    components.delayed_messages.arm_all(now)
+    components.membership.catch_up(now)
+    components.coordinator.begin_serving(now)
+    components.retention.begin(now)
+    components.upkeep.begin(now)
+    components.tick_sender.begin(now)
+    components.backups.begin()
+    components.usage_journal.begin(now)
+    components.tenant_deletion.begin(now)
+
+
+def dispatch_table(
+    components: Components, cluster: ClusterReports
+) -> dict[type, CommandFn[Command]]:
     """The handler of every command, except `DeleteTopic`, which concerns most components."""
     handle = _Table()
     _handle_messages(handle, components)
     _handle_groups(handle, components)
     _handle_transactions(handle, components)
     _handle_schedules(handle, components)
+    _handle_backups(handle, components)
+    _handle_schemas(handle, components.schemas)
+    _handle_security(handle, components.security)
+    _handle_cluster(handle, cluster)
+    handle(DeleteTenant, components.tenant_deletion.delete)
     return handle.handlers
+
+
+def limit_to_members(
+    handlers: dict[type, CommandFn[Command]],
+    components: Components,
+    state: NodeState,
+    cluster: ClusterMember,
+) -> None:
+    """Let a member of a cluster answer what a cluster serves, and refuse the rest."""
+    topics = ClusterTopics(state, components.quotas)
+    changed: dict[type, CommandFn[Command]] = {}
+    handle = _Table()
+
+    def change(request: RequestId, command: CreateTopic | AlterTopic | DeleteTopic, _: Now) -> None:
+        topics.change(cluster.partition_controller, request, command)
+
+    handle(CreateTopic, change)
+    handle(AlterTopic, change)
+    handle(DeleteTopic, change)
+    handle(InitProducer, cluster.producers.init)
+    handle(HeartbeatProducer, cluster.producers.heartbeat)
+    for command in handlers:
+        if command not in CLUSTER_COMMANDS:
+            changed[command] = _refuse_in_cluster
+    handlers.update(changed)
+    handlers.update(handle.handlers)
+
+
+def _refuse_in_cluster(_request: RequestId, _command: Command, _now: Now) -> None:
+    raise Refused(Code.REQUEST_INVALID, reason=REFUSAL)
 
 
 def _handle_messages(handle: _Table, components: Components) -> None:
     handle(DescribeNode, components.reports.describe)
     handle(CheckHealth, components.reports.check_health)
+    handle(AuthorizeScrape, components.reports.authorize_scrape)
     handle(CreateTopic, components.topics.create)
     handle(AlterTopic, lambda request, command, _: components.topics.alter(request, command))
-    handle(ListTopics, lambda request, _, __: components.topics.list_all(request))
+    handle(ListTopics, lambda request, _, now: components.topics.list_all(request, now))
     handle(DescribeTopic, components.topics.describe)
     handle(DescribePartitions, components.topics.describe_partitions)
     handle(DeleteRecords, components.record_deletion.delete)
@@ -219,10 +370,7 @@ def _handle_messages(handle: _Table, components: Components) -> None:
     handle(
         DescribeTracing, lambda request, _, now: components.trace_queries.statistics(request, now)
     )
-    handle(
-        DescribeDelays,
-        lambda request, asked, _: components.delayed_messages.describe(request, asked),
-    )
+    handle(DescribeDelays, components.delayed_messages.describe)
 
 
 def _delete_group(components: Components, request: RequestId, command: DeleteGroup) -> None:
@@ -233,6 +381,11 @@ def _delete_group(components: Components, request: RequestId, command: DeleteGro
 def _handle_groups(handle: _Table, components: Components) -> None:
     handle(Join, components.membership.join)
     handle(Heartbeat, components.membership.heartbeat)
+    handle(CooperativeHeartbeat, components.cooperative_groups.heartbeat)
+    handle(RevokePartitions, components.cooperative_groups.revoke)
+    handle(DescribeAssignment, components.cooperative_groups.describe_assignment)
+    handle(DescribeRebalances, components.cooperative_groups.describe_rebalances)
+    handle(Drain, components.membership.drain)
     handle(Leave, components.membership.leave)
     handle(ListGroups, lambda request, _, now: components.membership.list_all(request, now))
     handle(DescribeGroup, components.membership.describe)
@@ -289,11 +442,95 @@ def _handle_schedules(handle: _Table, components: Components) -> None:
     handle(ListSchedules, components.scheduler.list_page)
 
 
+def _handle_backups(handle: _Table, components: Components) -> None:
+    backups = components.backups
+    handle(CreateBackup, backups.create)
+    handle(ListBackups, lambda request, _, __: backups.list_all(request))
+    handle(DescribeBackup, lambda request, asked, _: backups.describe(request, asked))
+    handle(DeleteBackup, lambda request, asked, _: backups.delete(request, asked))
+    handle(RestoreBackup, lambda request, asked, _: components.restores.restore(request, asked))
+
+
+def _handle_schemas(handle: _Table, schemas: Schemas) -> None:
+    handle(RegisterSchema, schemas.register)
+    handle(FindSchema, schemas.find)
+    handle(CheckCompatibility, schemas.check)
+    handle(ListSubjects, schemas.list_subjects)
+    handle(ListVersions, schemas.list_versions)
+    handle(DescribeSchema, schemas.describe)
+    handle(FindSchemaById, schemas.find_by_id)
+    handle(ListSchemaUses, schemas.list_uses)
+    handle(ListReferrers, schemas.list_referrers)
+    handle(DeleteSubject, schemas.delete_subject)
+    handle(DeleteSchema, schemas.delete)
+    handle(DescribeCompatibility, schemas.describe_level)
+    handle(SetCompatibility, schemas.set_level)
+    handle(ResetCompatibility, schemas.reset_level)
+    handle(DescribeRegistry, schemas.describe_all)
+
+
+def _handle_cluster(handle: _Table, cluster: ClusterReports) -> None:
+    handle(DescribeCluster, cluster.describe)
+    handle(CheckClusterHealth, cluster.check_health)
+    handle(DescribeMetadata, cluster.describe_metadata)
+    handle(HearNode, cluster.hear)
+    handle(AskVote, cluster.vote)
+    handle(JoinCluster, cluster.join)
+    handle(LeaveCluster, cluster.leave)
+    handle(ForgetBroker, cluster.forget)
+    handle(ElectLeader, cluster.elect)
+
+
+def _handle_security(handle: _Table, security: SecurityAdmin) -> None:
+    handle(CreateKey, security.create_key)
+    handle(ListKeys, security.list_keys)
+    handle(RevokeKey, security.revoke_key)
+    handle(RotateKey, security.rotate_key)
+    handle(DescribeCaller, security.describe_caller)
+    handle(CreateAcl, security.create_acl)
+    handle(ListAcls, security.list_acls)
+    handle(DeleteAcl, security.delete_acl)
+    handle(CreateTenant, security.create_tenant)
+    handle(ListTenants, security.list_tenants)
+    handle(DescribeTenant, security.describe_tenant)
+    handle(AlterTenant, security.alter_tenant)
+    handle(SetTenantStatus, security.set_status)
+    handle(DescribeQuotas, security.describe_quotas)
+    handle(AlterQuotas, security.alter_quotas)
+    handle(DescribeUsage, security.describe_usage)
+    handle(ResetUsage, security.reset_usage)
+    handle(DescribeTenantStatistics, security.describe_statistics)
+    handle(ListTenantTopics, security.list_topics)
+    handle(ListTenantGroups, security.list_groups)
+
+
+def errand_table(components: Components, state: NodeState) -> dict[Errand, Callable[[Now], None]]:
+    """What to do for each errand, except those that concern most components."""
+    return {
+        Errand.MARKERS: components.coordinator.resume_markers,
+        Errand.MOVES: components.dead_letter_mover.resume,
+        Errand.POLLS: components.polls.wake_more,
+        Errand.PROGRESS: components.coordinator.progress.resume,
+        Errand.READS: components.stream_reads.wake_more,
+        Errand.REBALANCES: components.membership.rebalance_more,
+        Errand.SCHEDULES: components.tick_sender.wake,
+        Errand.START: components.node_start.resume,
+        Errand.STATEMENTS: components.journaled_state.continue_statements,
+        Errand.STEPS: state.stepwise.resume,
+        Errand.UPKEEP: partial(_maintain, components),
+    }
+
+
+def _maintain(components: Components, now: Now) -> None:
+    components.upkeep.do_a_share(now)
+    components.tick_sender.look_at_clock(now)
+
+
 # What was read from the disk
 
 
 def pass_fetched(
-    components: Components, purpose: FetchPurpose, data: memoryview | None, now: Now
+    components: Components, purpose: NodeFetchPurpose, data: memoryview | None, now: Now
 ) -> None:
     """Hand records that were read to the component that wanted them."""
     match purpose:
@@ -311,8 +548,10 @@ def pass_fetched(
             components.redriver.records_fetched(purpose, data, now)
         case LagFetch():
             components.positions.records_fetched(purpose, data, now)
+        case AuditFetch():
+            components.node_start.audit_fetched(data, now)
         case JournalFetch():
-            components.node_start.replayed(purpose, data, now)
+            components.node_start.replayed(purpose, data)
         case ReplayFetch():
             components.node_start.records_replayed(purpose, data, now)
         case _:

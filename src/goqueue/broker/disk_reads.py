@@ -8,22 +8,30 @@ closed: a purpose that the node does not know is a type error.
 import msgspec
 
 from goqueue.broker.delayed.due_batches import DueBatch
-from goqueue.model import LogId, Offset, RequestId, Slice
+from goqueue.cluster import Voter
+from goqueue.model import LogId, Offset, ReplicaLog, RequestId, Slice
 from goqueue.model.requests import Read
 
 __all__ = [
+    "AuditFetch",
     "CancelledFetch",
+    "ClusterFetch",
     "DueFetch",
     "FetchPurpose",
     "FindPurpose",
+    "FoldFetch",
+    "ForwardFetch",
     "JournalFetch",
     "LagFetch",
     "MoveFetch",
+    "NodeFetchPurpose",
     "PriorityFetch",
     "ReadAheadFetch",
     "ReadSearch",
     "RedriveFetch",
+    "RepairFetch",
     "ReplayFetch",
+    "ReplicaFetch",
     "ResetSearch",
 ]
 
@@ -76,6 +84,10 @@ class LagFetch(msgspec.Struct, frozen=True):
     log: LogId
 
 
+class AuditFetch(msgspec.Struct, frozen=True):
+    """The last record of the audit log, at a start."""
+
+
 class JournalFetch(msgspec.Struct, frozen=True):
     """A journal, at a start; `upto` is where the next fetch begins."""
 
@@ -89,6 +101,46 @@ class ReplayFetch(msgspec.Struct, frozen=True):
     log: LogId
     upto: Offset
     offset: Offset
+
+
+class ClusterFetch(msgspec.Struct, frozen=True):
+    """A log of this member of a cluster, at a start; `upto` is where the next fetch begins."""
+
+    log: LogId
+    upto: Offset
+
+
+class ReplicaFetch(msgspec.Struct, frozen=True):
+    """Records for a follower that is behind; `stream` is the number of its subscription."""
+
+    log: ReplicaLog
+    follower: Voter
+    epoch: int
+    stream: int
+
+
+class RepairFetch(msgspec.Struct, frozen=True):
+    """Committed records for a follower that has them damaged."""
+
+    log: ReplicaLog
+    follower: Voter
+    epoch: int
+    first: Offset
+
+
+class FoldFetch(msgspec.Struct, frozen=True):
+    """Records of a follower for its producer state; `run` is the number of this folding."""
+
+    log: LogId
+    below: Offset
+    run: int
+
+
+class ForwardFetch(msgspec.Struct, frozen=True):
+    """Records for the client of another broker; `place` is theirs in the reply."""
+
+    request: RequestId
+    place: int
 
 
 class ReadSearch(msgspec.Struct, frozen=True):
@@ -105,7 +157,7 @@ class ResetSearch(msgspec.Struct, frozen=True):
     log: LogId
 
 
-FetchPurpose = (
+NodeFetchPurpose = (
     ReadAheadFetch
     | MoveFetch
     | PriorityFetch
@@ -113,7 +165,11 @@ FetchPurpose = (
     | CancelledFetch
     | RedriveFetch
     | LagFetch
+    | AuditFetch
     | JournalFetch
     | ReplayFetch
+)
+FetchPurpose = (
+    NodeFetchPurpose | ClusterFetch | ReplicaFetch | RepairFetch | FoldFetch | ForwardFetch
 )
 FindPurpose = ReadSearch | ResetSearch

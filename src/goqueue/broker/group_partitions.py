@@ -11,7 +11,7 @@ Cost: two lookups for one of them; what happens to a log asks no group without a
 
 from collections.abc import Collection
 
-from goqueue.delivery import DeliveryQueue, Position
+from goqueue.delivery import Checkpoint, DeliveryQueue, Position
 from goqueue.model import LogId
 
 __all__ = ["GroupPartition", "GroupPartitions"]
@@ -39,6 +39,8 @@ class GroupPartitions:
     """All group partitions of a node, by the number of the group and by the log."""
 
     def __init__(self) -> None:
+        # A backup tells where everybody stood at one moment.
+        self.checkpoint = Checkpoint()
         self._by_group: dict[int, dict[LogId, GroupPartition]] = {}
         # Those with a queue: by group, and by partition.
         self._queues_of: dict[int, dict[LogId, GroupPartition]] = {}
@@ -57,7 +59,8 @@ class GroupPartitions:
         of_group = self._by_group.setdefault(group, {})
         found = of_group.get(log)
         if found is None:
-            found = of_group[log] = GroupPartition(group, log, Position(floor))
+            position = Position(floor, checkpoint=self.checkpoint)
+            found = of_group[log] = GroupPartition(group, log, position)
         return found
 
     def position(self, group: int, log: LogId) -> Position | None:

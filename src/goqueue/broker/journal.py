@@ -20,13 +20,13 @@ Cost per turn: one JSON encoding, one record, one sync that all turns of a group
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Generic, TypeVar
 
 import msgspec
 
 from goqueue.broker.outbox import Later, Outbox, Prune
-from goqueue.broker.turns import TurnBudget
+from goqueue.broker.turns import TurnBudget, take_all
 from goqueue.log import Log
 from goqueue.model import (
     RESERVED_PREFIX,
@@ -182,9 +182,9 @@ class Journal(Generic[C]):
         return len(self._pending) > _BEHIND_MAX or self._full_until is not None
 
     @property
-    def has_notes(self) -> bool:
-        """Whether something was noted in this turn."""
-        return bool(self._noted or self._then)
+    def notes(self) -> tuple[Sized, Sized]:
+        """Containers that are empty if nothing was noted in this turn; the same ones for good."""
+        return self._noted, self._then
 
     @property
     def noted(self) -> int:
@@ -226,7 +226,7 @@ class Journal(Generic[C]):
         if not self._noted:
             if not self._then:
                 return []
-            released, self._then = self._then, []
+            released = take_all(self._then)
             if self._pending:
                 self._pending[-1].then.extend(released)
                 return []
@@ -238,8 +238,7 @@ class Journal(Generic[C]):
         self._noted.clear()
         for value in values:
             self._write(value, now)
-        self._pending[-1].then.extend(self._then)
-        self._then = []
+        self._pending[-1].then.extend(take_all(self._then))
         return []
 
     def _write(self, value: bytes, now: Now) -> None:

@@ -1,6 +1,7 @@
 """The changes in the two journals. Past tense, no clock.
 
-Those of groups, transactions and schedules are defined by their packages.
+Those of groups, transactions, schedules, schemas, keys, ACLs and tenants are defined by their
+packages.
 
 The shapes are stored: fields are only ever added, at the end, with a default. Positions name topics
 and groups by numbers that are never used twice, so nothing that was written for a deleted topic or
@@ -19,11 +20,13 @@ from operator import sub
 
 import msgspec
 
+from goqueue.cluster import TopicDeleted, TopicStated
 from goqueue.delivery import Position, PositionStated
-from goqueue.groups import GroupDeleted, GroupStated
+from goqueue.groups import GroupDeleted, GroupStated, PartitionsRevoked
 from goqueue.model import Range, runs
-from goqueue.model.requests import TopicConfig
 from goqueue.schedules import ScheduleDeleted, ScheduleStated, ScheduleTicked
+from goqueue.schemas import SchemaChange
+from goqueue.security import AuditRecorded, SecurityChange
 from goqueue.transactions import (
     Begun,
     Decided,
@@ -32,6 +35,7 @@ from goqueue.transactions import (
     Prepared,
     ProducerStated,
     ProgressAdded,
+    TenantForgotten,
 )
 
 __all__ = [
@@ -45,6 +49,9 @@ __all__ = [
     "PositionChange",
     "PositionCut",
     "PositionMoved",
+    "RestoreCommitted",
+    "RestoreEnded",
+    "RestoreStated",
     "Settled",
     "Started",
     "TopicChange",
@@ -56,31 +63,6 @@ __all__ = [
 ]
 
 
-class TopicStated(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
-    """A topic in full, after a change of any kind."""
-
-    name: str
-    number: int
-    partitions: int
-    config: TopicConfig
-    created_at: int
-    holds_dead_letters: bool = False
-    # Whether a delayed message was ever published: then its logs are looked through at a start.
-    has_delays: bool = False
-    # Whether a message of another priority than normal was ever published.
-    has_lanes: bool = False
-    # Whether a producer with sequences or transactions ever wrote: then its logs are looked
-    # through at a start, too.
-    has_producers: bool = False
-
-
-class TopicDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="topic_deleted"):
-    """A topic is gone, and everybody's place in it."""
-
-    name: str
-    number: int
-
-
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
     """A life of the node began: no receipt of an earlier one names a lease of this.
 
@@ -89,9 +71,23 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
 
     epoch: int
     topics_upto: int = 1
+    # The last restore that was committed.
+    restored: int = 0
 
 
-TopicChange = TopicStated | TopicDeleted | Started
+class RestoreCommitted(msgspec.Struct, frozen=True, kw_only=True, tag="restore_committed"):
+    """Everything that a restore brings is there: its topics, given by their numbers, exist.
+
+    A restore is named by the number of its first topic.
+    """
+
+    restore: int
+    topics: list[Range]
+
+
+TopicChange = (
+    TopicStated | TopicDeleted | Started | RestoreCommitted | SchemaChange | SecurityChange
+)
 
 
 class Numbered(msgspec.Struct, frozen=True, kw_only=True, tag="numbered"):
@@ -159,6 +155,8 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, tag="settled", omit_def
     steps: list[int] = []
     # Whether they became dead letters.
     is_buried: bool = False
+    # What a commit says about the floor.
+    metadata: str = ""
 
     def unfold(self) -> Sequence[int]:
         """The offsets of the messages that are named, in order."""
@@ -192,6 +190,20 @@ class PositionCut(msgspec.Struct, frozen=True, kw_only=True, tag="position_cut")
     end: int
 
 
+class RestoreStated(msgspec.Struct, frozen=True, kw_only=True, tag="restore"):
+    """A restore brings these groups and schedules, and more: if it is not committed, they go."""
+
+    restore: int
+    groups: list[int] = []
+    schedules: list[int] = []
+
+
+class RestoreEnded(msgspec.Struct, frozen=True, kw_only=True, tag="restore_ended"):
+    """A restore was committed, or nothing of it is left."""
+
+    restore: int
+
+
 def state_position(
     position: Position, group: int, topic: int, partition: int
 ) -> Iterator[PositionMoved | PositionAdded]:
@@ -210,6 +222,7 @@ Change = (
     Numbered
     | GroupStated
     | GroupDeleted
+    | PartitionsRevoked
     | Delivered
     | DeliveryReleased
     | GivenBack
@@ -224,9 +237,13 @@ Change = (
     | Decided
     | Ended
     | KeyKept
+    | TenantForgotten
     | ScheduleStated
     | ScheduleTicked
     | ScheduleDeleted
+    | RestoreStated
+    | RestoreEnded
+    | AuditRecorded
 )
 
 # A range takes as much room as so many steps, or more.

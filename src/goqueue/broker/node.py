@@ -10,38 +10,40 @@ Invariants
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import assert_never
 
-from goqueue.broker.components import Components, dispatch_table, pass_fetched, pass_found
+from goqueue.broker.audit import AUDIT_LOG, NO_FACTS, AuditConfig
+from goqueue.broker.caller_waits import CallerWaits
+from goqueue.broker.cluster import ClusterConfig, ClusterMember, ClusterReports
+from goqueue.broker.cluster.cluster_metrics import cluster_families
+from goqueue.broker.cluster.edge import ClusterEdge
+from goqueue.broker.committed_steps import CommittedSteps
+from goqueue.broker.components import (
+    Components,
+    begin_serving,
+    dispatch_table,
+    errand_table,
+    limit_to_members,
+    pass_fetched,
+    pass_found,
+)
+from goqueue.broker.disk_reads import (
+    ClusterFetch,
+    FoldFetch,
+    ForwardFetch,
+    RepairFetch,
+    ReplicaFetch,
+)
 from goqueue.broker.groups.membership import GROUP_RETENTION_NS
 from goqueue.broker.journal import JournalLimits
 from goqueue.broker.metrics.node_metrics import families_of, health_families
 from goqueue.broker.metrics.request_metrics import RequestMetrics
-from goqueue.broker.outbox import (
-    BeginReceive,
-    BeginServing,
-    CarryOver,
-    CreateLogs,
-    DeleteLogs,
-    DescribeAltered,
-    Later,
-    Prune,
-    PublishAnnounced,
-    Rebalanced,
-    ServeCounted,
-    WriteMarkers,
-)
-from goqueue.broker.partitions import (
-    ForMarker,
-    ForMove,
-    ForTick,
-    InTransaction,
-    Partition,
-    Publication,
-)
-from goqueue.broker.publish import PARTS_AT_ONCE
-from goqueue.broker.recovery.start import GROUPS_LOG, TOPICS_LOG, Opened
+from goqueue.broker.node_events import NodeEvent
+from goqueue.broker.partition_events import PartitionEvents
+from goqueue.broker.publication_ends import PublicationEnds
+from goqueue.broker.recovery.start import Opened
 from goqueue.broker.state import NodeState
 from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.turns import (
@@ -52,14 +54,17 @@ from goqueue.broker.turns import (
     ForLog,
     ForPriorityIndex,
     ForQueue,
+    ForQuota,
     ForRequest,
     ForTransaction,
-    Steps,
     TurnBudget,
 )
 from goqueue.metrics import Family
 from goqueue.model import (
+    LOCAL,
+    SECOND,
     Asked,
+    BackupEvent,
     Code,
     Compacted,
     Created,
@@ -74,45 +79,36 @@ from goqueue.model import (
     Instant,
     Left,
     Loaded,
+    LogId,
     NodeEffect,
     Now,
-    Offset,
+    Observed,
+    PeerConnected,
+    PeerDisconnected,
+    PeerEvent,
+    PeerMessageReceived,
     Refused,
+    Repaired,
     RequestId,
+    SchemaChecked,
+    SchemaCompiled,
+    SchemaEvent,
     Synced,
     Truncated,
     Woke,
+    is_internal,
 )
 from goqueue.model.requests import (
     CheckHealth,
     DeleteTopic,
     DescribeNode,
-    Published,
     Reply,
 )
 from goqueue.schedules import Zones
+from goqueue.security import ApiKeys, SecurityRegistry
 from goqueue.tracing import TraceEntry, Tracer
 
-__all__ = ["Node", "NodeEvent"]
-
-NodeEvent = (
-    Asked
-    | Left
-    | Woke
-    | Fetched
-    | Found
-    | Loaded
-    | Opened
-    | Synced
-    | Failed
-    | Filled
-    | Damaged
-    | Truncated
-    | Dropped
-    | Compacted
-    | Created
-    | Deleted
-)
+__all__ = ["Node"]
 
 # How many events share a turn, and which part of its budget they may use before it ends.
 _EVENTS_MAX = 16
@@ -122,7 +118,7 @@ _TOGETHER_SHARE = 4
 class Node:
     """One broker node as a pure machine."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one setting of the node, and has a default
         self,
         node_id: str,
         secret: bytes,
@@ -132,23 +128,74 @@ class Node:
         turn_units_max: int = TURN_UNITS,
         group_retention_ns: int | None = GROUP_RETENTION_NS,
         zones: Zones | None = None,
+        upkeep_idle_ns: int = SECOND,
+        acl_enabled: bool = False,
+        audit: AuditConfig = NO_FACTS,
+        cluster: ClusterConfig | None = None,
     ) -> None:
         """`secret` seals receipts; with another one, those that were given out become invalid.
 
         `sampling` is the share of messages whose traces are recorded, `turn_units_max` how much
         work a turn chooses to do. Groups that are empty for longer than their retention are
-        forgotten, without one never. Schedules may name `zones`, without them only UTC.
+        forgotten, without one never. Schedules may name `zones`, without them only UTC. With
+        `acl_enabled` keys that are not admins need an ACL for what they do. Upkeep comes every
+        second; less and less often, up to `upkeep_idle_ns`, if the shell calls `hasten_upkeep`
+        before it passes on commands. With `cluster` the node is a member of one.
         """
         budget = TurnBudget(turn_units_max)
-        state = self._state = NodeState(node_id, Tracer(sampling), budget, zones)
-        self._components = Components(state, secret, limits or JournalLimits(), group_retention_ns)
+        tracer = Tracer(sampling)
+        state = self._state = NodeState(
+            node_id, tracer, budget, zones, acl_enabled=acl_enabled, audit=audit
+        )
+        self._components = Components(
+            state, secret, limits or JournalLimits(), group_retention_ns, upkeep_idle_ns
+        )
+        # This node as a member of a cluster.
+        self.cluster = None if cluster is None else ClusterMember(state, cluster)
         self._request_metrics = RequestMetrics(state)
-        self._handlers = dispatch_table(self._components)
-        self._handlers[DeleteTopic] = self._delete_topic  # type: ignore[assignment]  # by type
+        ends = PublicationEnds(state, self._components, self._request_metrics)
+        self._partition_events = PartitionEvents(state, self._components, ends, self.cluster)
+        self._caller_waits = CallerWaits(state, partial(self._cancel_wait, is_gone=True))
+        self._committed_steps = CommittedSteps(
+            state, self._components, self._caller_waits, self._begin_serving
+        )
+        self._handlers = dispatch_table(self._components, ClusterReports(state, self.cluster))
+        delete_topic = self._partition_events.delete_topic
+        self._handlers[DeleteTopic] = delete_topic  # type: ignore[assignment]  # by type
+        # Those that serve a command on this node; `_handlers` of a cluster may forward it.
+        self._here = self._handlers
+        self._edge = None if self.cluster is None else self._open_edge(self.cluster)
+        self._errands: dict[Errand, Callable[[Now], None]] = {
+            Errand.CALLERS: self._caller_waits.end_refused,
+            Errand.CLUSTER: self._wake_cluster,
+            Errand.FORWARDING: (lambda _: None) if self._edge is None else self._edge.wake,
+            Errand.JOURNALS: self._retry_journals,
+            Errand.TENANTS: partial(
+                self._components.tenant_deletion.resume, delete_topic=delete_topic
+            ),
+            **errand_table(self._components, state),
+        }
+        assert set(self._errands) == set(Errand)
+
+    def _open_edge(self, member: ClusterMember) -> ClusterEdge:
+        """Let commands of clients go to the brokers that serve them."""
+        limit_to_members(self._handlers, self._components, self._state, member)
+        edge = ClusterEdge(
+            self._state,
+            member,
+            self._components.publisher,
+            ask=self._ask,
+            cancel=self._withdraw,
+            metrics=self._request_metrics,
+        )
+        self._handlers = edge.around(self._here)
+        return edge
 
     def start(self) -> list[NodeEffect]:
         """The first effects; the node serves once they and what follows from them is done."""
         self._components.node_start.begin()
+        if self.cluster is not None:
+            self.cluster.begin()
         return self._state.outbox.drain()
 
     def stop(self, now: Now) -> list[NodeEffect]:
@@ -158,11 +205,22 @@ class Node:
         if was_serving:
             self._components.stream_reads.end_all()
             self._components.polls.end_all()
+            self._components.heartbeats.end_all()
             self._components.replies.end_all()
+            self._components.backups.end_all()
+            if self._edge is not None:
+                self._edge.end_all()
+            self._components.usage_journal.save_all(now)
             self._components.journaled_state.snapshot_all(now)
             self._components.delayed_messages.save_all()
             self._components.producer_snapshots.save_all()
+        if self.cluster is not None:
+            self.cluster.stop(now)
         return self._end_turn(now)
+
+    def hasten_upkeep(self, now: Now) -> None:
+        """Commands are about to come: do first what was put off because none came."""
+        self._components.upkeep.hasten(now)
 
     @property
     def is_serving(self) -> bool:
@@ -178,9 +236,11 @@ class Node:
     def is_quiet(self) -> bool:
         """Whether nothing waits to be committed in the journals."""
         state = self._state
-        return not state.has_journals or (
-            state.topics_journal.is_quiet
-            and state.groups_journal.is_quiet
+        if self.cluster is not None and not self.cluster.has_left:
+            return False
+        return not state.journals.are_open or (
+            state.journals.are_quiet
+            and state.audit.is_quiet
             and not self._components.journaled_state.is_stating
         )
 
@@ -200,8 +260,7 @@ class Node:
     def handle_some(self, events: deque[NodeEvent], now: Now) -> list[NodeEffect]:
         """Take the next few events and handle them in one turn.
 
-        At least one, and as many as come to little work: what a turn costs besides its events is
-        then paid once for all of them.
+        At least one, and as many as come to little work: a turn costs the same for all of them.
         """
         budget = self._state.budget
         budget.begin()
@@ -216,31 +275,63 @@ class Node:
         match event:
             case Asked():
                 self._ask(event, now)
-            case Synced() | Failed() | Filled() | Damaged() | Truncated() | Compacted():
+            case (
+                Synced() | Failed() | Filled() | Damaged() | Repaired() | Truncated() | Compacted()
+            ):
                 self._handle_disk(event, now)
             case Dropped():
                 # Retention moves the start of a log as well, and nobody waits for that.
-                self._components.record_deletion.dropped(event.log, event.start)
+                self._partition_events.dropped(event)
             case Fetched():
                 purpose = self._state.fetches.pop(event.token)
-                pass_fetched(self._components, purpose, event.data, now)
+                if isinstance(purpose, ClusterFetch | ReplicaFetch | RepairFetch | FoldFetch):
+                    assert self.cluster is not None
+                    self.cluster.fetched(purpose, event.data, now)
+                elif isinstance(purpose, ForwardFetch):
+                    assert self._edge is not None
+                    self._edge.fetched(purpose, event.data, now)
+                else:
+                    pass_fetched(self._components, purpose, event.data, now)
             case Woke():
                 self._wake(now)
             case Found():
                 pass_found(self._components, self._state.searches.pop(event.token), event, now)
             case Left():
-                self._request_metrics.cancel(event.request)
-                self._cancel_wait(event.request, is_gone=True)
+                self._withdraw(event.request)
             case Created():
                 self._created(event, None, now)
             case Deleted():
-                self._components.topics.deleted(event.log)
+                self._deleted(event.log, None)
+            case _:
+                self._learn_rare(event, now)
+
+    def _learn_rare(
+        self, event: Observed | Opened | Loaded | SchemaEvent | PeerEvent | BackupEvent, now: Now
+    ) -> None:
+        match event:
+            case Observed():
+                self._state.audit.observe_shell(event, now)
+            case PeerConnected() | PeerDisconnected() | PeerMessageReceived():
+                assert self.cluster is not None, "only a node of a cluster has peers"
+                assert self._edge is not None
+                if not self._edge.handle_peer(event, now):
+                    self.cluster.handle_peer(event, now)
+            case Opened(log=log) if self.cluster is not None and log in self.cluster.logs:
+                self.cluster.opened(log, event.state)
+            case Opened(log=log) if self.cluster is not None and not is_internal(log.topic):
+                self.cluster.replicas.opened(log, event.state, now)
             case Opened():
                 self._components.node_start.opened(event, now)
+            case SchemaChecked() | SchemaCompiled():
+                self._components.validation.handle(event, now)
+            case Loaded(name=name) if self.cluster is not None and (
+                self.cluster.replicas.expects(name)
+            ):
+                self.cluster.replicas.loaded(name, event.data, now)
             case Loaded():
                 self._components.node_start.loaded(event.name, event.data, now)
             case _:
-                assert_never(event)
+                self._components.restores.handle(event, now)
 
     def served(self, request: RequestId, reply: Reply | Refused, now: Now) -> None:
         """Hear what became of a `Serve`: only the bytes tell what it brought."""
@@ -248,8 +339,21 @@ class Node:
 
     def metrics(self, *, by_partition: bool = False) -> Iterator[Family]:
         """What was counted and what there is; turns may be taken between any two samples."""
-        yield from health_families(self._state, self._components.redriver.dead_letters_kept)
+        kept, stalled = self._components.redriver, self._components.dead_letter_mover
+        yield from health_families(self._state, kept.dead_letters_kept, stalled.stalled)
         yield from families_of(self._state, by_partition=by_partition)
+        if self.cluster is not None:
+            yield from cluster_families(self.cluster)
+
+    @property
+    def keys(self) -> ApiKeys:
+        """The keys that the node accepts: asked by the shell, changed by commands only."""
+        return self._state.security.keys
+
+    @property
+    def security(self) -> SecurityRegistry:
+        """Keys and limits of tenants: asked by the shell, changed by commands only."""
+        return self._state.security
 
     def export_trace_entries(self) -> None:
         """Collect trace entries for `take_trace_entries` from now on."""
@@ -265,135 +369,83 @@ class Node:
         command = event.command
         not_ready = self._state.not_ready
         if not_ready is not None and not isinstance(command, DescribeNode | CheckHealth):
-            refusal = Refused(Code.BROKER_UNAVAILABLE, reason=not_ready)
+            # A broker that passes on a command of its client lets it wait for another leader.
+            is_passed_on = event.request < 0
+            code = Code.LEADER_UNAVAILABLE if is_passed_on else Code.BROKER_UNAVAILABLE
+            refusal = Refused(code, reason=not_ready)
             self._state.outbox.answer(event.request, refusal)
             return
         self._request_metrics.begin(event.request, command, now)
         try:
-            self._handlers[type(command)](event.request, command, now)
+            self._state.audit.expect(event.request, event.caller, command, now)
+            handlers = self._handlers if event.request > 0 else self._here
+            handler = handlers[type(command)]
+            if event.caller is LOCAL:
+                handler(event.request, command, now)
+            else:
+                self._caller_waits.handle(event, handler, now)
         except Refused as refused:
+            self._state.audit.cancel(event.request)
             self._request_metrics.refuse(event.request, command)
             self._state.refuse(event.request, refused)
 
-    def _delete_topic(self, request: RequestId, command: DeleteTopic, now: Now) -> None:
-        logs = self._state.catalog.find_for_writing(command.name).logs
-        self._components.topics.delete(request, command)
-        gone = Refused(Code.TOPIC_NOT_FOUND, topic=command.name)
-        self._components.polls.refuse_receives(command.name, gone)
-        partitions = self._state.partitions.remove_all(logs)
-        self._state.storage.forget_logs(logs)
-        self._components.delayed_messages.forget_logs(logs)
-        self._components.coordinator.forget_logs(logs)
-        self._components.producer_snapshots.forget_logs(logs)
-        self._components.priority_indexer.forget_logs(logs)
-        self._components.record_deletion.forget_logs(logs)
-        for partition in partitions:
-            if partition.is_awaited:
-                self._components.stream_reads.refuse_all(partition, gone)
-                for publication, published in partition.taken_back(Offset(0), Code.TOPIC_NOT_FOUND):
-                    self._publication_done(publication, published, now)
-        # To free thousands of logs takes longer than to forget them.
-        self._state.stepwise.begin(None, _free(partitions), now)
-        self._state.counts.forget_topic(command.name)
-        self._state.traces.forget(command.name, logs)
-        self._components.positions.forget_logs(logs)
-        self._components.transaction_offsets.check_again()
-        self._components.membership.rebalance(command.name, now)
+    def _withdraw(self, request: RequestId) -> None:
+        """Whoever asked is gone."""
+        self._request_metrics.cancel(request)
+        self._caller_waits.forget(request)
+        self._cancel_wait(request, is_gone=True)
 
     # The disk
 
     def _handle_disk(self, event: DiskEvent, now: Now) -> None:
         state = self._state
+        if self.cluster is not None and event.log in self.cluster.logs:
+            self.cluster.handle_disk(event, now)
+            return
         if isinstance(event, Filled):
             state.storage.record_full(event.log, now)
         elif isinstance(event, Synced) and event.log in state.internal:
             state.storage.record_written(event.log)
-        if event.log in {GROUPS_LOG, TOPICS_LOG}:
-            is_groups = event.log == GROUPS_LOG
-            journal = state.groups_journal if is_groups else state.topics_journal
-            self._run_committed(journal.handle(event, now), now)
+        journal = state.journals.get(event.log)
+        if journal is not None:
+            self._committed_steps.run(journal.handle(event, now), now)
             state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
             self._components.stream_reads.wake(state.internal[event.log], now)
             self._components.journaled_state.resume(now)
+        elif event.log == AUDIT_LOG:
+            if isinstance(event, Failed):
+                state.storage.record_failed(event.log, event.reason)
+            state.audit.handle(event, now)
+            self._components.stream_reads.wake(state.internal[event.log], now)
         else:
             partition = state.partitions.get(event.log)
             if partition is not None:
-                self._handle_partition(partition, event, now)
+                if isinstance(event, Failed):
+                    self._created(Created(log=event.log), event.reason, now)
+                self._partition_events.handle(partition, event, now)
             elif isinstance(event, Failed):
-                self._components.topics.deleted(event.log, event.reason)
+                self._deleted(event.log, event.reason)
 
-    def _handle_partition(self, partition: Partition, event: DiskEvent, now: Now) -> None:
-        if isinstance(event, Failed):
-            self._state.storage.record_failed(event.log, event.reason)
-            self._created(Created(log=event.log), event.reason, now)
-            self._components.record_deletion.failed(event.log)
-        known, committed = partition.log.damaged, partition.log.high_watermark
-        self._state.outbox.extend(partition.log.handle(event, now))
-        self._state.storage.record_damage(event.log, partition.log.damaged)
-        if partition.log.high_watermark > committed:
-            self._state.storage.record_written(event.log)
-        self._state.arm_flush(partition)
-        if isinstance(event, Damaged) and partition.log.damaged == known:
-            # It is set aside when the writes on their way are done: until then to look again
-            # would only find the same.
-            return
-        if isinstance(event, Filled):
-            outcomes = list(partition.taken_back(event.offset, Code.STORAGE_FULL))
-            self._components.producer_snapshots.taken_back(event.log)
-            self._components.delayed_messages.taken_back(
-                partition, event.offset, Code.STORAGE_FULL, now
-            )
-        elif isinstance(event, Failed):
-            outcomes = list(partition.taken_back(Offset(0), Code.STORAGE_FAILED))
-            self._components.delayed_messages.taken_back(
-                partition, Offset(0), Code.STORAGE_FAILED, now
-            )
+    def _deleted(self, log: LogId, failure: str | None) -> None:
+        if self.cluster is None:
+            self._components.topics.deleted(log, failure)
         else:
-            outcomes = list(partition.committed())
-            self._components.delayed_messages.committed(partition, now)
-            for ending in partition.log.take_ended():
-                self._state.hide_ending(event.log, ending)
-                self._state.traces.ended(ending.key, event.log, now, is_commit=ending.is_commit)
-                self._components.delayed_messages.ended(partition, ending, now)
-            self._components.coordinator.log_durable(partition)
-            self._components.producer_snapshots.durable(partition)
-        for publication, published in outcomes:
-            self._publication_done(publication, published, now)
-        if isinstance(event, Compacted):
-            self._components.polls.relearn(partition)
-        if partition.readers:
-            self._components.stream_reads.wake(partition, now)
-        self._components.polls.wake(partition, now)
-
-    def _publication_done(self, publication: Publication, published: Published, now: Now) -> None:
-        purpose = publication.purpose
-        if publication.trace is not None:
-            transaction = purpose.transaction if isinstance(purpose, InTransaction) else None
-            notes = self._state.traces.published(publication.trace, published, now, transaction)
-            if len(published.placed) <= PARTS_AT_ONCE:
-                self._state.budget.spend(sum(notes))
-            else:
-                self._state.stepwise.begin(None, notes, now)
-        match purpose:
-            case ForMove(batch):
-                self._components.dead_letter_mover.copied(batch, published.placed[0].refused, now)
-            case ForTick(batch):
-                self._components.tick_sender.appended(batch, published.placed[0].refused, now)
-            case ForMarker() as purpose:
-                placed = published.placed[0]
-                upto = Offset(placed.first + placed.count)
-                self._components.coordinator.marker_appended(purpose, upto, placed.refused, now)
-            case InTransaction(transaction):
-                self._state.transactions.publication_ended(transaction)
-        if publication.request is not None:
-            self._state.outbox.answer(publication.request, published)
+            self.cluster.replicas.hosted.removed(log)
 
     def _created(self, event: Created, failure: str | None, now: Now) -> None:
-        topic = self._components.topics.created(event.log, failure, now)
+        topics = self._components.topics
+        is_new = topics.is_creating(event.log.topic)
+        topic = topics.created(event.log, failure, now)
         if topic is not None:
-            self._components.membership.rebalance(topic.name, now)
-            self._components.dead_letter_mover.resume_all()
-            self._components.tick_sender.topic_opened(now)
+            self._topic_opened(topic.name, now)
+        elif is_new and failure is not None:
+            self._components.dead_letter_mover.creation_failed(event.log.topic, failure)
+
+    def _topic_opened(self, name: str, now: Now) -> None:
+        """A topic can be used: those who waited for it go on."""
+        self._components.membership.rebalance(name, now)
+        self._components.dead_letter_mover.topic_opened(name)
+        self._components.tick_sender.topic_opened(now)
 
     # Time
 
@@ -407,8 +459,8 @@ class Node:
                     self._cancel_wait(request)
                 case ForQueue(group, log):
                     self._components.acks.expire(group, log, now)
-                case ForGroup(group):
-                    self._components.membership.expire(group, now)
+                case ForGroup() | ForQuota():
+                    self._wake_group(subject, now)
                 case ForLog(log):
                     partition = self._state.partitions.get(log)
                     if partition is not None:
@@ -421,83 +473,90 @@ class Node:
                 case ForTransaction(transaction):
                     self._components.coordinator.expire(transaction, now)
                 case Errand():
-                    self._run(subject, now)
+                    self._errands[subject](now)
                 case _:
                     assert_never(subject)
 
-    def _cancel_wait(self, request: RequestId, *, is_gone: bool = False) -> None:
-        """Somebody has waited long enough, or is gone."""
+    def _wake_cluster(self, now: Now) -> None:
+        if self.cluster is not None:
+            self.cluster.wake(now)
+            self._partition_events.end_overdue(now)
+
+    def _wake_group(self, subject: ForGroup | ForQuota, now: Now) -> None:
+        if isinstance(subject, ForQuota):
+            self._components.polls.wake_allowed(subject.group, now)
+        else:
+            self._components.membership.expire(subject.group, now)
+
+    def _cancel_wait(self, request: RequestId, *, is_gone: bool = False) -> bool:
+        """Somebody has waited long enough, or is gone; False if nothing waited for that."""
         components = self._components
         components.record_deletion.cancel(request)
         if self._state.stepwise.cancel(request):
-            return
-        for component in (
+            self._state.audit.cancel(request)
+            return True
+        waiting = (
             components.stream_reads,
             components.receives,
             components.polls,
+            components.heartbeats,
             components.replies,
             components.transaction_offsets,
-        ):
-            if component.cancel(request, is_gone=is_gone):
-                return
-
-    def _run(self, errand: Errand, now: Now) -> None:
-        match errand:
-            case Errand.JOURNALS:
-                self._retry_journals(now)
-            case Errand.MARKERS:
-                self._components.coordinator.resume_markers(now)
-            case Errand.MOVES:
-                self._components.dead_letter_mover.resume(now)
-            case Errand.POLLS:
-                self._components.polls.wake_more(now)
-            case Errand.PROGRESS:
-                self._components.coordinator.progress.resume(now)
-            case Errand.REBALANCES:
-                self._components.membership.rebalance_more(now)
-            case Errand.SCHEDULES:
-                self._components.tick_sender.wake(now)
-            case Errand.START:
-                self._components.node_start.resume(now)
-            case Errand.STATEMENTS:
-                self._components.journaled_state.continue_statements(now)
-            case Errand.STEPS:
-                self._state.stepwise.resume(now)
-            case Errand.UPKEEP:
-                self._components.upkeep.do_a_share(now)
-                self._components.tick_sender.look_at_clock(now)
-            case _:
-                assert_never(errand)
+            components.validation,
+        )
+        if any(each.cancel(request, is_gone=is_gone) for each in waiting):
+            return True
+        return self._edge is not None and self._edge.cancel(request, is_gone=is_gone)
 
     def _retry_journals(self, now: Now) -> None:
-        for journal in (self._state.topics_journal, self._state.groups_journal):
+        for journal in self._state.journals.all:
             journal.expire(now, self._state.budget)
             self._state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
+        self._state.audit.resume(now)
 
     # Turns
 
     def _end_turn(self, now: Now) -> list[NodeEffect]:
         """Hand what was decided to the journals; all that is to be done now."""
-        if self._state.has_journals:
+        if self.cluster is not None:
+            self.cluster.finish_turn(now)
+            if self._edge is not None and self._edge.finish_turn(now):
+                self.cluster.replicas.finish_turn(now)
+            self._partition_events.follow_replicas(now)
+        if self._state.journals.are_open:
             self._finish_turn(now)
-        effects = self._state.outbox.drain()
+        effects = self._take_effects(now)
+        if self._edge is not None:
+            effects = self._edge.take(effects, now)
+            # What ran for others may answer requests of this node, which ends others.
+            while more := self._take_effects(now):
+                effects += self._edge.take(more, now)
+        return effects
+
+    def _take_effects(self, now: Now) -> list[NodeEffect]:
+        effects = self._state.audit.hold_back(self._state.outbox.drain())
         self._state.budget.spend(len(effects))
         self._request_metrics.note(effects, now)
+        self._caller_waits.note(effects)
         return effects
 
     def _finish_turn(self, now: Now) -> None:
         """Take the steps that need not wait, until none is left."""
-        topics, groups = self._state.topics_journal, self._state.groups_journal
+        journals = self._state.journals
         self._finish_components(now)
-        while topics.has_notes or groups.has_notes:
-            for journal in (topics, groups):
+        while journals.have_notes:
+            for journal in journals.all:
                 self._state.budget.spend(journal.noted)
-                self._run_committed(journal.flush(now), now)
+                self._committed_steps.run(journal.flush(now), now)
                 self._state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
             self._finish_components(now)
 
     def _finish_components(self, now: Now) -> None:
         """What one part found out and another has to do."""
+        self._caller_waits.follow(now)
+        if not any(self._state.follow_ups):
+            return
+        self._components.polls.serve_woken(now)
         self._components.acks.dead_letter_exhausted(now)
         self._components.coordinator.finish_turn(now)
         completed = self._components.coordinator.take_completed_moves()
@@ -505,60 +564,14 @@ class Node:
         self._components.tick_sender.completed(completed, now)
         self._components.redriver.finish_turn()
         self._components.transaction_offsets.answer_decided(now)
-
-    def _run_committed(self, released: list[Later], now: Now) -> None:
-        for later in released:
-            match later:
-                case CarryOver():
-                    self._components.dead_letter_mover.announced(later)
-                    self._components.tick_sender.announced(later, now)
-                case CreateLogs() | DeleteLogs():
-                    self._components.topics.change_logs(later, now)
-                case DescribeAltered():
-                    self._components.topics.describe_altered(later, now)
-                case Prune():
-                    self._prune(later)
-                case BeginReceive():
-                    self._components.receives.begin(later, now)
-                case BeginServing():
-                    self._begin_serving(now)
-                case PublishAnnounced():
-                    self._components.publisher.publish_announced(later, now)
-                case Rebalanced():
-                    self._rebalanced(later, now)
-                case ServeCounted():
-                    self._components.polls.serve_counted(later)
-                case WriteMarkers(transaction):
-                    self._components.coordinator.write_markers(transaction, now)
-                case _:
-                    self._state.outbox.append(later)
-
-    def _prune(self, prune: Prune) -> None:
-        state, is_groups = self._state, prune.journal == GROUPS_LOG
-        (state.groups_journal if is_groups else state.topics_journal).drop_below(prune.offset)
-
-    def _rebalanced(self, rebalanced: Rebalanced, now: Now) -> None:
-        if self._state.groups.get(rebalanced.group) is not None:
-            counts = self._state.counts.group(rebalanced.group)
-            counts.rebalance_latency.observe(now.instant - rebalanced.began)
+        opened = self._components.node_start.take_opened()
+        for name in self._components.restores.logs_opened(opened, now) if opened else ():
+            self._topic_opened(name, now)
 
     def _begin_serving(self, now: Now) -> None:
-        state = self._state
-        if state.not_ready == "stopping":
-            return
-        state.not_ready = None
-        for group in state.groups:
-            group.hear_all(now)
-            state.alarms.set(ForGroup(group.number), group.next_deadline())
-        self._components.delayed_messages.arm_all(now)
-        self._components.membership.catch_up(now)
-        self._components.coordinator.begin_serving(now)
-        self._components.retention.begin(now)
-        self._components.upkeep.begin(now)
-        self._components.tick_sender.begin(now)
-
-
-def _free(partitions: list[Partition]) -> Steps:
-    while partitions:
-        partitions.pop()
-        yield 1
+        if self._state.not_ready != "stopping":
+            self._state.not_ready = None
+            self._state.has_served = True
+            if self.cluster is not None:
+                self.cluster.serve()
+            begin_serving(self._components, self._state, now)

@@ -6,6 +6,7 @@ something is committed.
 
 import msgspec
 
+from goqueue.broker.journal_changes import TopicChange
 from goqueue.model import (
     Answer,
     Instant,
@@ -21,20 +22,31 @@ from goqueue.model.requests import Publish, Receive, Reply
 from goqueue.transactions import Admission
 
 __all__ = [
+    "AuditDurable",
     "BeginReceive",
     "BeginServing",
     "CarryOver",
+    "ContinueRestore",
     "CreateLogs",
     "DeleteLogs",
     "DescribeAltered",
+    "JournalReached",
     "Later",
+    "MetadataCommitted",
     "Outbox",
     "Prune",
     "PublishAnnounced",
     "Rebalanced",
     "ServeCounted",
+    "TenantEmptied",
     "WriteMarkers",
 ]
+
+
+class AuditDurable(msgspec.Struct, frozen=True):
+    """A journal has the audit record of this number: the audit log may have it."""
+
+    number: int
 
 
 class BeginReceive(msgspec.Struct, frozen=True):
@@ -56,6 +68,12 @@ class CarryOver(msgspec.Struct, frozen=True):
     topic: int
 
 
+class ContinueRestore(msgspec.Struct, frozen=True):
+    """What a restore has stated so far is committed: take its next step."""
+
+    restore: int
+
+
 class CreateLogs(msgspec.Struct, frozen=True):
     """That a topic exists is committed: create its logs. `topic` is its number."""
 
@@ -74,6 +92,18 @@ class DescribeAltered(msgspec.Struct, frozen=True):
 
     request: RequestId
     topic: int
+
+
+class JournalReached(msgspec.Struct, frozen=True):
+    """One of several journals has committed what something waits for: see `Journals.hold`."""
+
+    wait: int
+
+
+class MetadataCommitted(msgspec.Struct, frozen=True):
+    """Changes of the metadata image are committed: see `MetadataStore`."""
+
+    changes: tuple[TopicChange, ...]
 
 
 class Prune(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +145,12 @@ class ServeCounted(msgspec.Struct, frozen=True):
     topics: tuple[int, ...]
 
 
+class TenantEmptied(msgspec.Struct, frozen=True):
+    """That nothing is known of the producers of a deleted tenant is committed: it may leave."""
+
+    tenant: str
+
+
 class WriteMarkers(msgspec.Struct, frozen=True):
     """What becomes of a transaction is committed: tell every partition."""
 
@@ -123,16 +159,21 @@ class WriteMarkers(msgspec.Struct, frozen=True):
 
 Later = (
     NodeEffect
+    | AuditDurable
     | BeginReceive
     | BeginServing
     | CarryOver
+    | ContinueRestore
     | CreateLogs
     | DeleteLogs
     | DescribeAltered
+    | JournalReached
+    | MetadataCommitted
     | Prune
     | PublishAnnounced
     | Rebalanced
     | ServeCounted
+    | TenantEmptied
     | WriteMarkers
 )
 

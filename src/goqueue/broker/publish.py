@@ -7,27 +7,38 @@ A batch for more than 250 partitions is appended over several turns; it is answe
 """
 
 from collections import Counter
+from typing import NoReturn
 
 import msgspec
 
 from goqueue.broker.catalog import Topic
 from goqueue.broker.delayed.delays import DelayedMessages
 from goqueue.broker.outbox import PublishAnnounced
-from goqueue.broker.partitions import InTransaction, Partition, Publication
+from goqueue.broker.partitions import (
+    ClusterGate,
+    InTransaction,
+    Partition,
+    Publication,
+    Unconfirmed,
+)
+from goqueue.broker.schema_validation import SchemaValidation, Violations
 from goqueue.broker.state import NodeState
 from goqueue.broker.sticky_partitioner import StickyPartitioner
+from goqueue.broker.tenant_quotas import TenantQuotas
 from goqueue.broker.turns import Steps
 from goqueue.log import BatchMark
 from goqueue.model import (
     GIVEN_HEADERS_BYTES_MAX,
+    NONCONFORMING,
     Code,
+    LogId,
     Now,
     Offset,
     Priority,
     Refused,
     RequestId,
 )
-from goqueue.model.requests import Publish, Published
+from goqueue.model.requests import Acks, Publish, Published
 from goqueue.records import Routed, Unroutable, attach_traceparent, find_delayed, route, walk
 from goqueue.transactions import Admission
 
@@ -37,7 +48,9 @@ __all__ = ["PARTS_AT_ONCE", "REFUSALS", "Publisher"]
 PARTS_AT_ONCE = 250
 _NORMAL = int(Priority.NORMAL)
 
-REFUSALS = {
+# The target of a record that does not conform to the schema of its topic, beside `Unroutable`.
+REFUSALS: dict[int, Code] = {
+    NONCONFORMING: Code.SCHEMA_VIOLATION,
     Unroutable.TOO_LARGE: Code.MESSAGE_TOO_LARGE,
     Unroutable.NO_KEY: Code.MESSAGE_INVALID,
     Unroutable.NO_PARTITION: Code.PARTITION_NOT_FOUND,
@@ -62,16 +75,56 @@ class _Routed(msgspec.Struct, frozen=True):
 class Publisher:
     """Takes publish commands."""
 
-    def __init__(self, state: NodeState, delayed_messages: DelayedMessages) -> None:
+    def __init__(
+        self,
+        state: NodeState,
+        delayed_messages: DelayedMessages,
+        quotas: TenantQuotas,
+        validation: SchemaValidation,
+    ) -> None:
         self._state = state
+        self._validation = validation
+        self._quotas = quotas
         self._delayed_messages = delayed_messages
 
     def publish(self, request: RequestId, command: Publish, now: Now) -> None:
+        if command.producer is not None and command.acks is Acks.NONE:
+            # Its answer is how a producer knows which number comes next.
+            reason = "must be `leader` or `all` for a producer with an id"
+            raise Refused(Code.REQUEST_INVALID, field="acks", reason=reason)
         topic = self._state.catalog.find_for_writing(command.topic)
+        if topic.config.schema_validation and command.batch:
+            if command.producer is not None:
+                self._state.require_producer(command.producer.producer_id)
+            self._validation.submit(request, command, self._publish_validated, now)
+        else:
+            self._begin(request, command, topic, now)
+
+    def _publish_validated(
+        self, request: RequestId, command: Publish, violations: Violations, now: Now
+    ) -> None:
+        """It is known which values conform: go on with them."""
+        topic = self._state.catalog.find_for_writing(command.topic)
+        if violations:
+            has_sequence = command.producer is not None and command.producer.sequence is not None
+            if command.is_whole or has_sequence:
+                index = min(violations)
+                found = violations[index]
+                raise Refused(found.code, index=index, path=found.path, reason=found.reason)
+            command = msgspec.structs.replace(command, violations=dict(violations))
+        self._begin(request, command, topic, now)
+
+    def _begin(self, request: RequestId, command: Publish, topic: Topic, now: Now) -> None:
+        self._quotas.check_publish(topic.name, len(command.batch), command.dues, now)
         if command.dues:
+            self._check_delays()
             self._delayed_messages.check_room(command.dues, now)
         admission = None
-        if command.producer is not None:
+        cluster = self._state.cluster
+        if command.producer is not None and cluster is not None:
+            admission = cluster.admit(command.producer)
+        elif command.producer is not None:
+            self._state.require_producer(command.producer.producer_id)
             admission = self._state.transactions.admit(command.producer, now)
         is_marked = admission is not None and admission.is_marked
         is_new = (command.dues and not topic.may_delay) or (is_marked and not topic.may_mark)
@@ -80,8 +133,18 @@ class Publisher:
         else:
             self._publish(request, command, topic, admission, now)
 
-    def publish_announced(self, announced: PublishAnnounced, now: Now) -> None:
-        """That the topic has delays or producers is committed: go on with the first of it."""
+    def _check_delays(self) -> None:
+        if self._state.cluster is not None:
+            reason = "is not served by a cluster of this version; use a single node"
+            raise Refused(Code.REQUEST_INVALID, field="delay", reason=reason)
+
+    def publish_announced(
+        self, announced: PublishAnnounced, now: Now, refusal: Refused | None = None
+    ) -> None:
+        """That the topic has delays or producers is committed: go on with the first of it.
+
+        With a `refusal` its caller may no longer publish.
+        """
         admission = announced.admission
         transaction = None if admission is None else admission.transaction
         topic = self._state.catalog.numbered(announced.topic)
@@ -90,6 +153,8 @@ class Publisher:
             topic.may_delay |= announced.has_delays
             topic.may_mark |= announced.has_producers
         try:
+            if refusal is not None:
+                raise refusal
             self._publish_first(announced, topic, now)
         except Refused as refused:
             self._state.refuse(announced.request, refused)
@@ -114,20 +179,27 @@ class Publisher:
         admission: Admission | None,
         now: Now,
     ) -> None:
-        routed = self._route(command, topic, admission, now)
+        has_sequence = admission is not None and admission.sequence is not None
+        routed = self._route(command, topic, now, has_sequence=has_sequence)
+        if self._state.cluster is not None:
+            self._check_led(self._state.cluster, command, topic, routed)
+        self._quotas.charge_publish(topic.name, len(routed.targets), len(command.batch), now)
         topic.turn = routed.turn
         self._count_priorities(topic, routed)
         transaction = None if admission is None else admission.transaction
-        # What belongs to a transaction is never answered before it cannot be taken back any more.
-        waits = command.waits or transaction is not None
+        waits = command.acks is not Acks.NONE
         waiting = request if waits else None
-        purpose = None if transaction is None else InTransaction(transaction.key)
+        purpose: InTransaction | Unconfirmed | None = None if waits else Unconfirmed(request)
+        if transaction is not None:
+            purpose = InTransaction(transaction.key)
         trace = self._state.traces.start(topic, now)
         publication = Publication(
             waiting, routed.targets, len(routed.parts), now.wall, purpose=purpose, trace=trace
         )
+        publication.violations = command.violations or {}
         if transaction is not None and routed.parts:
             transaction.in_flight += 1
+            transaction.updated_at = now.wall
         is_marked = admission is not None and admission.is_marked
         counts = _counts(routed) if is_marked else {}
         appending = _Routed(command, topic, admission, routed, publication, counts)
@@ -139,6 +211,20 @@ class Publisher:
             self._state.stepwise.begin(None, self._append_in_turns(appending, now), now)
         if not routed.parts or not waits:
             self._state.outbox.answer(request, publication.published())
+
+    def _check_led(
+        self, cluster: ClusterGate, command: Publish, topic: Topic, routed: Routed
+    ) -> None:
+        """In a cluster: refuse, before anything is appended, what this broker cannot commit."""
+        for number in routed.parts:
+            led = cluster.check_leads(topic.number, number, LogId(topic.name, number))
+            if command.acks is Acks.ALL and led.live_members < led.minimum:
+                raise Refused(
+                    Code.NOT_ENOUGH_REPLICAS,
+                    partition=number,
+                    replicas=led.live_members,
+                    expected=led.minimum,
+                )
 
     def _append_in_turns(self, appending: _Routed, now: Now) -> Steps:
         topic = appending.topic.number
@@ -154,13 +240,19 @@ class Publisher:
         command, topic, admission = appending.command, appending.topic, appending.admission
         transaction = None if admission is None else admission.transaction
         batch = part if not command.trace else attach_traceparent(part, command.trace)
-        partition = self._state.partition(topic, number)
+        try:
+            partition = self._state.partition(topic, number)
+        except Refused as refused:
+            # Another broker leads it since the batch was routed.
+            self._refuse(appending.publication, number, refused.code)
+            return
         mark = None
         if admission is not None and admission.is_marked:
             mark = _mark(admission, appending.counts[number], now)
             if transaction is not None:
                 transaction.touches(topic.number, number)
-        first = self._append(partition, batch, mark, appending.publication, now)
+        is_held = command.acks is Acks.LEADER and partition.leader is not None
+        first = self._append(partition, batch, mark, appending.publication, now, is_held=is_held)
         delayed = None
         if first is not None and command.dues is not None:
             # The records say themselves when they are due.
@@ -172,27 +264,35 @@ class Publisher:
             traces = self._state.traces
             traces.add_part(trace, partition.log_id, batch, first, delayed)
 
-    def _route(
-        self, command: Publish, topic: Topic, admission: Admission | None, now: Now
-    ) -> Routed:
+    def route(self, command: Publish, now: Now, *, has_sequence: bool) -> Routed:
+        """Take a batch apart for the leaders of its partitions; raises Refused."""
+        topic = self._state.catalog.find_for_writing(command.topic)
+        routed = self._route(command, topic, now, has_sequence=has_sequence)
+        topic.turn = routed.turn
+        return routed
+
+    def _route(self, command: Publish, topic: Topic, now: Now, *, has_sequence: bool) -> Routed:
         config = topic.config
-        has_sequence = admission is not None and admission.sequence is not None
+        bytes_max = self._quotas.message_bytes_max(topic.name, config.max_message_bytes)
         if has_sequence and command.targets is None and topic.stated.partitions > 1:
             _check_keyed(command.batch)
+        conforming = command if not command.violations else _without_violations(command)
         routed = route(
-            command.batch,
+            conforming.batch,
             topic.stated.partitions,
             topic.turn,
-            command.targets,
-            body_bytes_max=config.max_message_bytes,
+            conforming.targets,
+            body_bytes_max=bytes_max,
             needs_key=config.cleanup_policy.compacts,
             may_delay=command.dues is not None,
         )
+        if command.violations:
+            routed = _with_violations(routed, command.violations)
         count = len(routed.targets)
         if routed.lanes[_NORMAL] != count and sum(routed.lanes) != count:
             self._record_refused(command, topic, routed, now)
-        if command.is_whole or has_sequence:
-            _check_whole(routed.targets, topic.stated.partitions, config.max_message_bytes)
+            if command.is_whole or has_sequence:
+                _refuse_whole(routed.targets, topic.stated.partitions, bytes_max)
         if has_sequence and len(routed.parts) != 1:
             raise Refused(
                 Code.REQUEST_INVALID, field="partition", reason="is missing: a `sequence` needs it"
@@ -203,9 +303,7 @@ class Publisher:
 
     def _record_refused(self, command: Publish, topic: Topic, routed: Routed, now: Now) -> None:
         codes = {
-            index: REFUSALS[Unroutable(target)]
-            for index, target in enumerate(routed.targets)
-            if target < 0
+            index: REFUSALS[target] for index, target in enumerate(routed.targets) if target < 0
         }
         self._state.traces.refused(topic, command.batch, codes, now)
 
@@ -216,8 +314,13 @@ class Publisher:
         mark: BatchMark | None,
         publication: Publication,
         now: Now,
+        *,
+        is_held: bool = False,
     ) -> Offset | None:
-        """The offset of the first record, or None if none was appended."""
+        """The offset of the first record, or None if none was appended.
+
+        With `is_held` it is answered when this broker's own copy has it, and it is sure to lead.
+        """
         number = partition.log_id.partition
         published = None
         first = None
@@ -226,14 +329,22 @@ class Publisher:
         except Refused as refused:
             if mark is not None and mark.sequence >= 0:
                 self._release(publication)
+                _check_current(partition, refused, now)
                 raise
             self._refuse(publication, number, refused.code)
         else:
             if appended.is_repeat:
                 published = partition.expect_repeat(appended.first, appended.next, publication)
             else:
-                partition.expect(appended.first, appended.next, publication, len(batch))
                 first = appended.first
+                if is_held:
+                    size, at = len(batch), now.instant
+                    partition.expect_held(first, appended.next, publication, size, at)
+                    if partition.leader is not None:
+                        # Others are asked now, if need be, and not when the own copy is durable.
+                        partition.leader.is_confirmed(at)
+                else:
+                    partition.expect(first, appended.next, publication, batch, at=now.instant)
         self._end(publication, published)
         return first
 
@@ -271,24 +382,51 @@ class Publisher:
 
         Otherwise a crash could leave something in a log that no start looks through.
         """
-        self._state.topics_journal.check_room()
+        self._state.metadata.check_room()
         is_marked = admission is not None and admission.is_marked
         stated = msgspec.structs.replace(
             topic.stated,
             has_delays=topic.stated.has_delays or bool(command.dues),
             has_producers=topic.stated.has_producers or is_marked,
         )
-        changes = []
-        if stated != topic.stated:
-            self._state.catalog.apply(stated)
-            changes.append(stated)
+        changes = [] if stated == topic.stated else [stated]
         if admission is not None and admission.transaction is not None:
             admission.transaction.in_flight += 1
         topic.announcing += 1
         announced = PublishAnnounced(
             request, command, admission, topic.number, stated.has_delays, stated.has_producers
         )
-        self._state.topics_journal.note(changes, [announced])
+        self._state.metadata.propose(changes, [announced])
+
+
+def _without_violations(command: Publish) -> Publish:
+    """The same with the records that conform, and no others."""
+    refused, batch = command.violations or {}, command.batch
+    positions = [*walk(batch).positions, len(batch)]
+    kept = bytearray()
+    for index in range(len(positions) - 1):
+        if index not in refused:
+            kept += batch[positions[index] : positions[index + 1]]
+    targets = command.targets
+    if targets is not None:
+        targets = [each for index, each in enumerate(targets) if index not in refused]
+    return msgspec.structs.replace(command, batch=kept, targets=targets)
+
+
+def _with_violations(routed: Routed, violations: Violations) -> Routed:
+    """The same with the targets of all records, also of those that do not conform."""
+    conforming = iter(routed.targets)
+    count = len(routed.targets) + len(violations)
+    targets = [NONCONFORMING if each in violations else next(conforming) for each in range(count)]
+    return Routed(routed.parts, targets, routed.turn, routed.lanes)
+
+
+def _check_current(partition: Partition, refused: Refused, now: Now) -> None:
+    """What a log lacks proves nothing if another broker may lead: refuse so that it is retried."""
+    led = partition.leader
+    is_doubtful = refused.code in {Code.SEQUENCE_OUT_OF_ORDER, Code.PRODUCER_FENCED}
+    if is_doubtful and led is not None and not led.is_confirmed(now.instant):
+        raise Refused(Code.LEADER_UNAVAILABLE, partition=partition.log_id.partition) from refused
 
 
 def _stick(routed: Routed, topic: Topic, now: Now) -> Routed:
@@ -321,13 +459,10 @@ def _mark(admission: Admission, count: int, now: Now) -> BatchMark:
     )
 
 
-def _check_whole(targets: list[int], partitions: int, limit: int) -> None:
-    """Refuse everything if one record cannot be taken; the facts name the first."""
-    lowest = min(targets, default=0)
-    if lowest >= 0:
-        return
+def _refuse_whole(targets: list[int], partitions: int, limit: int) -> NoReturn:
+    """Refuse everything, since one record cannot be taken; the facts name the first."""
     index = next(index for index, target in enumerate(targets) if target < 0)
-    code = REFUSALS[Unroutable(targets[index])]
+    code = REFUSALS[targets[index]]
     match code:
         case Code.MESSAGE_TOO_LARGE:
             raise Refused(code, index=index, limit=limit)

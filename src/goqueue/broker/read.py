@@ -5,13 +5,17 @@ group, and a read changes nothing. A watch waits for several partitions at once 
 it says in which of them a read would find some.
 
 Invariant: a request that waits is listed with each partition that it waits for, and with no other.
-Cost: a watch costs by its partitions when it begins to wait and when it ends.
+Cost: a watch costs by its partitions when it begins to wait and when it ends. A commit that many
+wait for answers as many of them as its turn may; the others follow in later turns, in order.
 """
+
+from collections import OrderedDict
 
 from goqueue.broker.disk_reads import ReadSearch
 from goqueue.broker.partitions import Partition, WaitingRead
 from goqueue.broker.state import NodeState
-from goqueue.broker.turns import ForRequest
+from goqueue.broker.tenant_quotas import TenantQuotas
+from goqueue.broker.turns import Errand, ForRequest
 from goqueue.model import (
     Code,
     Instant,
@@ -31,6 +35,7 @@ __all__ = ["WATCHED_MAX", "StreamReads"]
 # How many partitions one request may wait for.
 WATCHED_MAX = 100
 _WATCHED_PER_UNIT = 10
+_WAKE_UNITS = 8
 
 # Stands for the first offset that is kept, wherever that is.
 _EARLIEST = Offset(-1)
@@ -39,12 +44,16 @@ _EARLIEST = Offset(-1)
 class StreamReads:
     """Takes read commands and keeps those that wait."""
 
-    def __init__(self, state: NodeState) -> None:
+    def __init__(self, state: NodeState, quotas: TenantQuotas) -> None:
         self._state = state
+        self._quotas = quotas
         self._waiting: dict[RequestId, tuple[Partition, ...]] = {}
+        # Those for whom there may be news, in the order in which they are looked at.
+        self._to_wake: OrderedDict[tuple[RequestId, Partition], None] = OrderedDict()
 
     def read(self, request: RequestId, command: Read, now: Now) -> None:
         partition = self._partition(command)
+        self._quotas.check_read(command.topic, now)
         if command.timestamp is not None:
             self._state.find(partition.log.seek(command.timestamp), ReadSearch(request, command))
             return
@@ -81,17 +90,30 @@ class StreamReads:
 
     def wake(self, partition: Partition, now: Now) -> None:
         """Records were committed: answer those who waited for them."""
-        for waiting in list(partition.readers.values()):
-            if waiting.offset < _limit(partition, waiting.command):
-                request, command = waiting.request, waiting.command
-                self._forget(request)
-                if isinstance(command, Watch):
-                    self._state.outbox.answer(request, Watched((partition.log_id.partition,)))
-                    continue
-                try:
-                    self._read_from(request, command, partition, waiting.offset, now)
-                except Refused as refused:
-                    self._state.outbox.answer(request, refused)
+        if partition.readers:
+            for request in partition.readers:
+                self._to_wake[request, partition] = None
+            self.wake_more(now)
+
+    def wake_more(self, now: Now) -> None:
+        """Answer one reader after the other, in as many turns as it takes."""
+        while self._to_wake and not self._state.budget.is_spent:
+            (request, partition), _ = self._to_wake.popitem(last=False)
+            self._state.budget.spend(_WAKE_UNITS)
+            waiting = partition.readers.get(request)
+            if waiting is None or waiting.offset >= _limit(partition, waiting.command):
+                continue
+            command = waiting.command
+            self._forget(request)
+            if isinstance(command, Watch):
+                self._state.outbox.answer(request, Watched((partition.log_id.partition,)))
+                continue
+            try:
+                self._read_from(request, command, partition, waiting.offset, now)
+            except Refused as refused:
+                self._state.outbox.answer(request, refused)
+        if self._to_wake:
+            self._state.alarms.bring_forward(Errand.READS, now.instant)
 
     def cancel(self, request: RequestId, *, is_gone: bool = False) -> bool:
         """A waiting read ends: its time is over, or its caller is gone. False if it is not ours."""
@@ -134,6 +156,10 @@ class StreamReads:
             offset = log.start
         if command.is_exact:
             if not log.start <= offset <= log.end:
+                led = partition.leader
+                if led is not None and not led.is_confirmed(now.instant):
+                    # Another broker may lead, and have it.
+                    raise Refused(Code.LEADER_UNAVAILABLE, partition=partition.log_id.partition)
                 raise Refused(
                     Code.OFFSET_OUT_OF_RANGE, offset=offset, earliest=log.start, end=log.end
                 )

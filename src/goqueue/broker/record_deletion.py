@@ -27,8 +27,12 @@ from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Steps
 from goqueue.model import Code, LogId, Now, Offset, Refused, RequestId
 from goqueue.model.requests import DeleteRecords, DeletionLimit, PartitionStart, RecordsDeleted
+from goqueue.security import FieldChange
 
 __all__ = ["RecordDeletion"]
+
+# The audit log says of so many partitions where they begin.
+_TOLD = 64
 
 
 class _Pending(msgspec.Struct):
@@ -58,7 +62,7 @@ class RecordDeletion:
         numbers = range(topic.stated.partitions) if command.before is None else sorted(before)
         # Everything is checked before anything is changed.
         for number in numbers:
-            self._check(self._partition(topic, number), before.get(number, Offset(0)))
+            self._check(self._partition(topic, number), before.get(number) or Offset(0))
             yield 1
         pending = _Pending(request, topic.name, {}, [])
         self._pending[request] = pending
@@ -72,6 +76,11 @@ class RecordDeletion:
             del self._pending[request]
             raise
         pending.is_decided = True
+        changes = [
+            FieldChange(str(each.partition), new=str(each.earliest_offset))
+            for each in pending.starts[:_TOLD]
+        ]
+        self._state.audit.record(request, self._state.journals.of_topics, changes)
         self._answer_if_done(pending)
 
     def _partition(self, topic: Topic, number: int) -> Partition:

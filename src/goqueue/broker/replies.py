@@ -3,21 +3,28 @@
 A requester waits under an id that nobody can guess, and puts the id into the message that it
 publishes. Whoever handles the message sends the reply to that id, and it goes straight to the
 requester: a reply is never stored. One that comes when nobody waits for it any more, because it is
-late, or the second one, or from an earlier life of the node, is dropped and counted.
+late, or the second one, or from an earlier life of the node, is dropped and counted. So is one of
+another tenant than the requester's, whoever told its sender the id; an admin of `default` may ask,
+and answer, in all of them.
 
 Invariant: an id has at most one waiting request, which is answered once: by the first reply, by
 its time, or by the end of the node.
-Cost: two dictionary entries for each request that waits, and one alarm. At most `_WAITING_MAX`.
+Cost: two dictionary entries for each request that waits, and one alarm. At most `_WAITING_MAX`, and
+of one tenant other than `default` a quarter of that.
 """
+
+from collections import Counter
 
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForRequest
 from goqueue.model import Code, Instant, Now, Refused, RequestId
 from goqueue.model.requests import AwaitReply, ReplyReceived, ReplySent, SendReply
+from goqueue.security import DEFAULT_TENANT
 
 __all__ = ["Replies"]
 
 _WAITING_MAX = 10_000
+_SHARES = 4
 
 
 class Replies:
@@ -26,20 +33,26 @@ class Replies:
     def __init__(self, state: NodeState) -> None:
         self._state = state
         self._waiting: dict[str, RequestId] = {}
-        self._ids: dict[RequestId, str] = {}
+        # What each request waits for, and whose reply that may be; None: of any tenant.
+        self._ids: dict[RequestId, tuple[str, str | None]] = {}
+        self._by_tenant: Counter[str | None] = Counter()
 
     def wait(self, request: RequestId, command: AwaitReply, now: Now) -> None:
-        if len(self._waiting) >= _WAITING_MAX:
-            raise Refused(Code.QUOTA_EXCEEDED, quota="requests", limit=_WAITING_MAX)
+        tenant = self._state.access.own_tenant
+        limit = _WAITING_MAX if tenant in (None, DEFAULT_TENANT) else _WAITING_MAX // _SHARES
+        if len(self._waiting) >= _WAITING_MAX or self._by_tenant[tenant] >= limit:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="requests", limit=limit)
         if command.reply_to in self._waiting:
             raise Refused(Code.REQUEST_INVALID, field="reply_to", reason="is waited for already")
         self._waiting[command.reply_to] = request
-        self._ids[request] = command.reply_to
+        self._ids[request] = (command.reply_to, tenant)
+        self._by_tenant[tenant] += 1
         self._state.alarms.set(ForRequest(request), Instant(now.instant + command.wait_ns))
 
     def send(self, request: RequestId, command: SendReply, _: Now) -> None:
         requester = self._waiting.get(command.reply_to)
-        if requester is None:
+        if requester is None or not self._may_answer(requester):
+            requester = None
             self._state.tally.replies_dropped += 1
         else:
             self._forget(requester)
@@ -47,6 +60,10 @@ class Replies:
             received = ReplyReceived(value=command.value, headers=command.headers)
             self._state.outbox.answer(requester, received)
         self._state.outbox.answer(request, ReplySent(is_delivered=requester is not None))
+
+    def _may_answer(self, requester: RequestId) -> bool:
+        own, awaited = self._state.access.own_tenant, self._ids[requester][1]
+        return own is None or awaited is None or own == awaited
 
     def cancel(self, request: RequestId, *, is_gone: bool = False) -> bool:
         """A request ends: its time is over, or its caller is gone. False if it is not ours."""
@@ -64,5 +81,9 @@ class Replies:
             self.cancel(request)
 
     def _forget(self, request: RequestId) -> None:
-        del self._waiting[self._ids.pop(request)]
+        reply_to, tenant = self._ids.pop(request)
+        del self._waiting[reply_to]
+        self._by_tenant[tenant] -= 1
+        if not self._by_tenant[tenant]:
+            del self._by_tenant[tenant]
         self._state.alarms.set(ForRequest(request), None)

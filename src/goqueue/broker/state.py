@@ -1,20 +1,24 @@
 """Everything that a node knows, in one place that its parts share.
 
 Holds machines and indexes; decides nothing. What survives a crash is in `catalog`, `groups`,
-`transactions`, `schedules` and the positions of `group_partitions`, each changed only by what its
-journal says; the rest is for this life alone.
+`transactions`, `schedules`, `schemas`, `security` and the positions of `group_partitions`, each
+changed only by what its journal says; the rest is for this life alone.
 """
+
+from collections.abc import Sized
 
 import msgspec
 
+from goqueue.broker.audit import NO_FACTS, AuditConfig, AuditTrail
 from goqueue.broker.catalog import Catalog, Topic
 from goqueue.broker.disk_reads import FetchPurpose, FindPurpose
 from goqueue.broker.group_partitions import GroupPartition, GroupPartitions
-from goqueue.broker.journal import Journal
-from goqueue.broker.journal_changes import Change, TopicChange
+from goqueue.broker.journal_changes import RestoreStated
+from goqueue.broker.journals import Journals
+from goqueue.broker.metadata import LocalMetadata
 from goqueue.broker.metrics.counters import Counts
 from goqueue.broker.outbox import Outbox
-from goqueue.broker.partitions import Partition, Partitions
+from goqueue.broker.partitions import ClusterGate, Partition, Partitions
 from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.trace_recorder import TraceRecorder
 from goqueue.broker.turns import Alarms, ForLog, Stepwise, TurnBudget
@@ -22,6 +26,7 @@ from goqueue.delivery import LANES, Delays, LeaseHandles, PriorityIndex
 from goqueue.groups import Group, Groups
 from goqueue.log import Appended, BatchMark, Marker, TransactionEnd
 from goqueue.model import (
+    LOCAL,
     Answer,
     Code,
     Fetch,
@@ -35,11 +40,26 @@ from goqueue.model import (
     Seek,
     Slice,
 )
-from goqueue.schedules import OnlyUtc, Schedules, Zones
+from goqueue.model.requests import Operation, Owner, ResourceType
+from goqueue.schedules import OnlyUtc, Schedule, Schedules, Zones
+from goqueue.schemas import SchemaRegistry
+from goqueue.security import Access, SecurityRegistry, TenantMeter
 from goqueue.tracing import Tracer
-from goqueue.transactions import Transactions
+from goqueue.transactions import Producer, Transactions
 
 __all__ = ["Absence", "NodeState", "Tally", "lag_between"]
+
+
+# No tenant has this id.
+_NOBODY = ""
+
+
+class TransactionTally(msgspec.Struct):
+    """How transactions ended since the process started, and how long they took together."""
+
+    committed: int = 0
+    aborted: int = 0
+    ns_sum: int = 0
 
 
 class Tally(msgspec.Struct):
@@ -58,16 +78,40 @@ class Tally(msgspec.Struct):
     replies_delivered: int = 0
     replies_dropped: int = 0
     requests_unanswered: int = 0
-    transactions_committed: int = 0
-    transactions_aborted: int = 0
-    transaction_ns_sum: int = 0
+    # By tenant.
+    transactions: dict[str, TransactionTally] = msgspec.field(default_factory=dict)
+    backups_running: int = 0
+    backups_completed: int = 0
+    backups_failed: int = 0
+    backup_completed_at: int = 0
+    restores_running: int = 0
+    restores_completed: int = 0
+    restores_failed: int = 0
 
-    def end_transaction(self, duration_ns: int, *, is_commit: bool) -> None:
-        self.transaction_ns_sum += duration_ns
+    @property
+    def transactions_committed(self) -> int:
+        return sum(each.committed for each in self.transactions.values())
+
+    @property
+    def transactions_aborted(self) -> int:
+        return sum(each.aborted for each in self.transactions.values())
+
+    def end_transaction(self, tenant: str, duration_ns: int, *, is_commit: bool) -> None:
+        counts = self.transactions.setdefault(tenant, TransactionTally())
+        counts.ns_sum += duration_ns
         if is_commit:
-            self.transactions_committed += 1
+            counts.committed += 1
         else:
-            self.transactions_aborted += 1
+            counts.aborted += 1
+
+    def disown_transactions(self, tenant: str) -> None:
+        """Count the transactions of a deleted tenant for nobody; in all they still count."""
+        counts = self.transactions.pop(tenant, None)
+        if counts is not None:
+            rest = self.transactions.setdefault(_NOBODY, TransactionTally())
+            rest.committed += counts.committed
+            rest.aborted += counts.aborted
+            rest.ns_sum += counts.ns_sum
 
 
 class Absence(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,12 +143,26 @@ _DECIDED = frozenset(
 class NodeState:
     """The node's memory."""
 
+    # In a cluster: who leads what. None on a single node, which leads everything.
+    cluster: ClusterGate | None = None
+    # Whether commands were ever taken in this run.
+    has_served = False
+
     def __init__(
-        self, node_id: str, tracer: Tracer, budget: TurnBudget, zones: Zones | None = None
+        self,
+        node_id: str,
+        tracer: Tracer,
+        budget: TurnBudget,
+        zones: Zones | None = None,
+        *,
+        acl_enabled: bool = False,
+        audit: AuditConfig = NO_FACTS,
     ) -> None:
         self.node_id = node_id
         self.outbox = Outbox()
         self.budget = budget
+        # What components fill in a turn and empty at its end: each the same object for good.
+        self.follow_ups: list[Sized] = []
         self.alarms = Alarms()
         self.stepwise = Stepwise(self.outbox, self.alarms, self.budget)
         self.catalog = Catalog()
@@ -113,16 +171,25 @@ class NodeState:
         self.groups = Groups()
         self.transactions = Transactions()
         self.schedules = Schedules(zones or OnlyUtc())
+        self.security = SecurityRegistry()
+        self.schemas = SchemaRegistry()
+        self.access = Access(self.security, acl_enabled=acl_enabled)
+        self.audit = AuditTrail(node_id, self.outbox, self.alarms, self.security, audit)
         self.tally = Tally()
         self.counts = Counts()
+        self.journals = Journals(self.outbox)
+        self.metadata = LocalMetadata(self.journals, self.catalog, self.security, self.schemas)
         # Set while starting.
-        self.topics_journal: Journal[TopicChange]
-        self.groups_journal: Journal[Change]
-        self.has_journals = False
         # The logs of the journals as partitions: they can be read like any other.
         self.internal: dict[LogId, Partition] = {}
         self.lease_handles: LeaseHandles
+        # The number of this run of the node on its data directory.
+        self.incarnation = 0
         self.not_ready: str | None = "starting"
+        # Why a member of a cluster is not ready although it serves.
+        self.no_quorum: str | None = None
+        # Of the command that is being handled.
+        self.caller = LOCAL
         self.storage = StorageHealth()
         self.group_partitions = GroupPartitions()
         # Of partitions that ever had a delayed message.
@@ -130,27 +197,85 @@ class NodeState:
         # Of partitions of topics that use several lanes, and that somebody polls.
         self.priority_indexes: dict[LogId, PriorityIndex] = {}
         self.next_move = 1
+        # While a backup takes hold of segments no log begins to remove any.
+        self.holds_segments = False
+        # Topics that were just restored: until then nothing of them is removed for its age.
+        self.spared_until: dict[str, Instant] = {}
+        # What the journal says of a restore that has not ended.
+        self.pending_restore: RestoreStated | None = None
         self.absence = Absence(since=Instant(0), until=Instant(0))
         # What was asked of the disk, and for what, by token.
         self.fetches: dict[int, FetchPurpose] = {}
         self.searches: dict[int, FindPurpose] = {}
         self._next_token = 1
 
+    def meter(self, name: str) -> TenantMeter:
+        """The meter of the tenant that a topic or a group belongs to."""
+        return self.security.meters.of(self.security.tenants.owner(name))
+
     def refuse(self, request: RequestId, refused: Refused) -> None:
         """Answer with a refusal; one that tells what was decided waits until that is durable.
 
         Whoever heard that a transaction timed out must not find it committed after a crash.
         """
-        if refused.code in _DECIDED and self.has_journals:
-            self.groups_journal.note([], [Answer(request=request, reply=refused)])
+        if refused.code in _DECIDED and self.journals.are_open:
+            self.journals.of_producers.note([], [Answer(request=request, reply=refused)])
         else:
             self.outbox.answer(request, refused)
 
-    def fetch(self, wanted: Slice, purpose: FetchPurpose) -> None:
+    def require_producer(self, producer_id: int) -> None:
+        """Refuse a producer of another tenant than that of the caller, as if there were none."""
+        self._require_producer(
+            producer_id, Refused(Code.PRODUCER_NOT_FOUND, producer_id=producer_id)
+        )
+
+    def find_owner(self, owner: Owner, now: Now) -> Producer:
+        """The producer that owns transactions, if it is one of the caller's tenant."""
+        absent = Refused(
+            Code.PRODUCER_NOT_FOUND,
+            producer_id=owner.producer_id,
+            transactional_id=owner.transactional_id,
+        )
+        self._require_producer(owner.producer_id, absent)
+        return self.transactions.producers.find_owner(owner, now)
+
+    def require_transaction(self, identity: str) -> None:
+        """Refuse a transaction of another tenant than that of the caller, as if there were none."""
+        producer_id = self.transactions.producer_of(identity)
+        absent = Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity[:64])
+        self._require_producer(producer_id, absent)
+
+    def _require_producer(self, producer_id: int | None, absent: Refused) -> None:
+        producer = None if producer_id is None else self.transactions.producers.get(producer_id)
+        # What does not exist is nobody's: its handler refuses it.
+        tenant = self.access.tenant if producer is None else producer.tenant
+        self.access.require_tenant(tenant, absent)
+
+    def dead_letters_of(self, topic: Topic) -> str:
+        """Where the dead letters of a topic go, which is never another tenant's.
+
+        One that was chosen before a tenant was made for either name is not used any more. A topic
+        named exactly as a tenant is not the tenant's, but `{name}.dlq` is: a name without a dot
+        belongs to `default`.
+        """
+        owner = self.access.owner(topic.name)
+        for name in (topic.config.dead_letter_topic, f"{topic.name}.dlq"):
+            if self.access.owner(name) == owner:
+                return name
+        return f"{topic.name}-dlq"
+
+    def find_schedule(self, name: str, operation: Operation) -> Schedule:
+        """A schedule of the caller's tenant; what is done to it is done to its topic."""
+        self.access.require_owner(name, Refused(Code.SCHEDULE_NOT_FOUND, schedule=name))
+        schedule = self.schedules.find(name)
+        self.access.require(ResourceType.TOPIC, schedule.spec.topic, operation)
+        return schedule
+
+    def fetch(self, wanted: Slice, purpose: FetchPurpose, *, in_background: bool = False) -> None:
         """Read records; the node hands them to the component that the purpose belongs to."""
         token = self._token()
         self.fetches[token] = purpose
-        self.outbox.append(Fetch(token=token, wanted=wanted))
+        self.outbox.append(Fetch(token=token, wanted=wanted, in_background=in_background))
 
     def find(self, seeks: list[Seek], purpose: FindPurpose) -> None:
         """Find an offset by time; the node hands it on in the same way."""
@@ -167,9 +292,14 @@ class NodeState:
         self, partition: Partition, batch: bytearray, now: Now, mark: BatchMark | None = None
     ) -> Appended:
         """Append a batch, with all that follows from it; raises Refused before any change."""
+        leader = partition.leader
+        if leader is not None:
+            leader.begin_epoch(now)
         appended = partition.log.append(batch, now, mark)
         self.outbox.extend(appended.effects)
         self.arm_flush(partition)
+        if leader is not None and not appended.is_repeat:
+            leader.appended(appended.first, appended.next, batch, now.instant)
         return appended
 
     def end_transaction(self, partition: Partition, marker: Marker, now: Now) -> Appended | None:
@@ -185,7 +315,19 @@ class NodeState:
         self.alarms.bring_forward(ForLog(partition.log_id), partition.log.next_deadline())
 
     def partition(self, topic: Topic, number: int) -> Partition:
-        return self.partitions.find(LogId(topic.name, number), topic.stated.partitions)
+        """A partition that this node serves; refuses one that is not there or led elsewhere."""
+        log = LogId(topic.name, number)
+        if self.cluster is not None and 0 <= number < topic.stated.partitions:
+            self.cluster.check_leads(topic.number, number, log)
+        return self.partitions.find(log, topic.stated.partitions)
+
+    def lease_epoch(self, log: LogId) -> int | None:
+        """The epoch that leases of a partition belong to; None if there is no such partition."""
+        partition = self.partitions.get(log)
+        if partition is None:
+            return None
+        # A standalone log has no leader epoch.
+        return partition.log.replica.epoch or self.incarnation
 
     def committed(self, group: int, partition: Partition) -> Offset:
         """Where a group stands, as seen from outside: never before the log begins."""
@@ -219,8 +361,7 @@ class NodeState:
         """
         if not topic.stated.has_lanes:
             stated = msgspec.structs.replace(topic.stated, has_lanes=True)
-            self.catalog.apply(stated)
-            self.topics_journal.note([stated])
+            self.metadata.propose([stated])
 
     def hide(self, log: LogId, first: int, count: int = 1) -> None:
         """Records that are no messages were committed side by side: no group waits for them."""

@@ -8,6 +8,7 @@ crash a tick was sent or is due, never both and never neither (docs/adr/0032-sch
 Invariants
 - A schedule waits for its next tick, or is in one batch, or waits to be tried again.
 - So many batches are under way at most, and together hold no more messages than a turn may visit.
+- A tick whose message its topic's schema refuses stays due, and the schedule says so.
 
 Cost per tick: its message is built once; an append, a journal record and a marker are shared by the
 batch. Nothing runs while nothing is due.
@@ -23,11 +24,15 @@ from goqueue.broker.catalog import Topic
 from goqueue.broker.journal_changes import TopicStated
 from goqueue.broker.outbox import CarryOver
 from goqueue.broker.partitions import ForTick, Publication
+from goqueue.broker.schedule_validation import ScheduleValidation
+from goqueue.broker.schema_validation import SchemaValidation
 from goqueue.broker.state import NodeState
+from goqueue.broker.tenant_quotas import TenantQuotas
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.turns import Errand
 from goqueue.log import BatchMark
 from goqueue.model import (
+    MILLISECOND,
     SCHEDULE_HEADER,
     SECOND,
     TICK_HEADER,
@@ -44,9 +49,11 @@ from goqueue.model import (
     RequestId,
     Timestamp,
     TransactionKey,
+    Violation,
     format_time,
 )
 from goqueue.model.requests import (
+    Operation,
     RunSchedule,
     ScheduleRan,
     ScheduleSpec,
@@ -63,6 +70,8 @@ _BATCH_BYTES = 1024 * 1024
 _RETRY_NS = SECOND
 # A topic that is gone may be created again, which is noticed; the rest needs somebody's hand.
 _PROBLEM_RETRY_NS = 30 * SECOND
+# Schedules whose messages are being validated at once.
+_CHECKS_MAX = 64
 # Commands that wait for the tick of one schedule.
 _WAITING_MAX = 100
 # To compute a next tick costs about as much as so many other units.
@@ -87,13 +96,18 @@ class _Target(msgspec.Struct, frozen=True):
 
     topic: TopicStated
     spec: ScheduleSpec
+    bytes_max: int
     partition: int
+
+    def is_of(self, topic: TopicStated, spec: ScheduleSpec, bytes_max: int) -> bool:
+        """Whether it was found for these very definitions."""
+        return self.topic is topic and self.spec is spec and self.bytes_max == bytes_max
 
 
 class _Batch:
     """Messages that go to one partition together."""
 
-    __slots__ = ("count", "entries", "first", "log", "number", "records", "topic")
+    __slots__ = ("count", "entries", "first", "log", "number", "records", "size", "topic")
 
     def __init__(self, log: LogId, topic: int) -> None:
         self.log = log
@@ -103,6 +117,8 @@ class _Batch:
         # How many messages it has.
         self.count = 0
         self.records = bytearray()
+        # Of its records, once they are appended.
+        self.size = 0
         self.number = 0
         self.first = Offset(0)
 
@@ -110,8 +126,18 @@ class _Batch:
 class TickSender:
     """Sends what is due, and what somebody asks for."""
 
-    def __init__(self, state: NodeState, coordinator: TransactionCoordinator) -> None:
+    def __init__(
+        self,
+        state: NodeState,
+        coordinator: TransactionCoordinator,
+        quotas: TenantQuotas,
+        validation: SchemaValidation,
+    ) -> None:
         self._state = state
+        self.validation = ScheduleValidation(state, validation)
+        # How many schedules wait until their messages are validated.
+        self._checking = 0
+        self._quotas = quotas
         self._schedules = state.schedules
         self._coordinator = coordinator
         self._gathered: dict[LogId, _Batch] = {}
@@ -130,7 +156,7 @@ class TickSender:
         self, request: RequestId, schedule: Schedule, change: Callable[[Now], None], now: Now
     ) -> None:
         """Change a schedule now, or when the tick that is on its way is decided."""
-        self._state.groups_journal.check_room()
+        self._state.journals.of_groups.check_room()
         if not schedule.is_busy:
             change(now)
             self.begin_arming(schedule, now)
@@ -145,28 +171,50 @@ class TickSender:
                 self._schedules.check(schedule)
                 change(now)
             except Refused as refused:
-                self._state.groups_journal.note([], [Answer(request=request, reply=refused)])
+                refusal = Answer(request=request, reply=refused)
+                self._state.journals.of_groups.note([], [refusal])
 
         waiting.append(change_later)
 
     def forget(self, schedule: Schedule) -> None:
         """A schedule was deleted."""
         self._routes.pop(schedule.number, None)
+        self.validation.forget(schedule)
 
     # Running now
 
     def run(self, request: RequestId, command: RunSchedule, now: Now) -> None:
-        schedule = self._schedules.find(command.name)
+        schedule = self._state.find_schedule(command.name, Operation.WRITE)
         self.check_target(schedule.spec)
-        self._state.groups_journal.check_room()
+        self._begin_run(request, schedule, now)
+
+    def _begin_run(self, request: RequestId, schedule: Schedule, now: Now) -> None:
+        spec = schedule.spec
+
+        def run(now: Now) -> None:
+            self._schedules.check(schedule)
+            if schedule.spec is spec:
+                self._run(request, schedule, now)
+            else:
+                # It was changed while its message was validated.
+                self._begin_run(request, schedule, now)
+
+        self.validation.require(request, spec, run, now)
+
+    def _run(self, request: RequestId, schedule: Schedule, now: Now) -> None:
+        self._state.journals.of_groups.check_room()
         entry = _Entry(schedule, (now.wall,), request=request)
+        self._check_quotas(entry, now)
         target = self._target(entry)
-        assert target is not None, "the target was checked"
+        if target is None:
+            # It was deleted while the message was validated.
+            raise Refused(Code.TOPIC_NOT_FOUND, topic=schedule.spec.topic)
         self._gather(entry, target)
         self._append_gathered(now)
 
     def check_target(self, spec: ScheduleSpec) -> None:
-        """Refuse a message that its topic would not take."""
+        """Refuse a message that its topic would not take, or that is for another tenant."""
+        self._state.access.require_same_tenant(spec.name, spec.topic)
         topic = self._state.catalog.find_for_writing(spec.topic)
         wanted = spec.message.partition
         if wanted is not None and wanted < 0:
@@ -175,7 +223,7 @@ class TickSender:
         target = routed.targets[0]
         if target >= 0:
             return
-        limit = topic.config.max_message_bytes
+        limit = self._bytes_max(topic)
         match Unroutable(target):
             case Unroutable.TOO_LARGE:
                 raise Refused(Code.MESSAGE_TOO_LARGE, limit=limit)
@@ -188,6 +236,16 @@ class TickSender:
             case _:
                 raise Refused(Code.MESSAGE_INVALID, reason="its headers are too large")
 
+    def _check_quotas(self, entry: _Entry, now: Now) -> None:
+        """Refuse messages that are above a quota of the tenant that would store them."""
+        spec = entry.schedule.spec
+        # Without its headers: built is the message when it is sent.
+        size = entry.count * (len(spec.message.value or b"") + len(spec.message.key or b""))
+        self._quotas.check_publish(spec.topic, size, None, now)
+
+    def _bytes_max(self, topic: Topic) -> int:
+        return self._quotas.message_bytes_max(topic.name, topic.config.max_message_bytes)
+
     def _route(self, spec: ScheduleSpec, topic: Topic, turn: int) -> Routed:
         message = spec.message
         batch = build([_message(spec, ())])
@@ -196,7 +254,7 @@ class TickSender:
             topic.stated.partitions,
             turn % topic.stated.partitions,
             None if message.partition is None else [message.partition],
-            body_bytes_max=topic.config.max_message_bytes,
+            body_bytes_max=self._bytes_max(topic),
             needs_key=topic.config.cleanup_policy.compacts,
         )
 
@@ -253,7 +311,8 @@ class TickSender:
     def _has_room(self) -> bool:
         under_way = len(self._batches) + len(self._gathered) + len(self._announcing)
         announcing = sum(map(len, self._announcing.values()))
-        return under_way < _BATCHES_MAX and announcing < self._messages_max
+        is_open = under_way < _BATCHES_MAX and self._checking < _CHECKS_MAX
+        return is_open and announcing < self._messages_max
 
     @property
     def _messages_max(self) -> int:
@@ -273,13 +332,39 @@ class TickSender:
         counts = self._state.counts.schedules
         counts.skips += due.has_skipped
         if not due.ticks:
-            self._state.groups_journal.note([self._ticked(schedule, due.upto, ())])
+            self._state.journals.of_groups.note([self._ticked(schedule, due.upto, ())])
             self._release(schedule, now)
             return
         entry = _Entry(schedule, due.ticks, due.upto)
+        if self.validation.is_good(schedule):
+            self._send(entry, now)
+            return
+        self._checking += 1
+        self.validation.check(schedule, lambda found, now: self._checked(entry, found, now), now)
+
+    def _checked(self, entry: _Entry, found: Violation | None, now: Now) -> None:
+        """It is known whether the topic takes the message of a tick."""
+        self._checking -= 1
+        if found is None:
+            self._send(entry, now)
+        else:
+            self.validation.note_refused(entry.schedule, found)
+            self._stall(entry.schedule, now, _PROBLEM_RETRY_NS)
+        # What was gathered, and what waited for room, goes on in the next turn.
+        self._state.alarms.bring_forward(Errand.SCHEDULES, now.instant)
+
+    def _send(self, entry: _Entry, now: Now) -> None:
+        schedule = entry.schedule
         target = self._target(entry)
         if target is None:
             self._stall(schedule, now, _PROBLEM_RETRY_NS)
+            return
+        try:
+            self._check_quotas(entry, now)
+        except Refused as refused:
+            schedule.problem = f"its message was refused: {refused.code}"
+            wait_ns = refused.facts.get("retry_after_ms", 0) * MILLISECOND
+            self._stall(schedule, now, max(wait_ns, _RETRY_NS) if wait_ns else _PROBLEM_RETRY_NS)
             return
         self._gather(entry, target)
         if self._gathered.get(target) and self._is_full(self._gathered[target]):
@@ -295,9 +380,15 @@ class TickSender:
         if topic is None or not topic.is_open:
             schedule.problem = f"there is no topic {spec.topic}"
             return None
+        if self._state.access.owner(spec.name) != self._state.access.owner(spec.topic):
+            # A tenant was made for one of the two names after the schedule.
+            schedule.problem = f"the topic {spec.topic} belongs to another tenant"
+            return None
         target = self._routes.get(schedule.number)
-        if target is None or target.topic is not topic.stated or target.spec is not spec:
-            target = _Target(topic.stated, spec, self._route(spec, topic, 0).targets[0])
+        bytes_max = self._bytes_max(topic)
+        if target is None or not target.is_of(topic.stated, spec, bytes_max):
+            partition = self._route(spec, topic, 0).targets[0]
+            target = _Target(topic.stated, spec, bytes_max, partition)
             self._routes[schedule.number] = target
         if target.partition < 0:
             schedule.problem = f"the topic {spec.topic} does not take the message"
@@ -328,8 +419,7 @@ class TickSender:
             self._announcing[topic.number] = []
             stated = msgspec.structs.replace(topic.stated, has_producers=True)
             changes = [] if stated == topic.stated else [stated]
-            self._state.catalog.apply(stated)
-            self._state.topics_journal.note(changes, [CarryOver(topic.number)])
+            self._state.metadata.propose(changes, [CarryOver(topic.number)])
 
     def announced(self, later: CarryOver, now: Now) -> None:
         """That the topic has such messages is committed: go on."""
@@ -371,7 +461,8 @@ class TickSender:
             self._give_up_all(batch, refused.code, now)
             return
         self._state.next_move += 1
-        batch.number, batch.first = number, appended.first
+        batch.number, batch.first, batch.size = number, appended.first, len(batch.records)
+        self._quotas.charge_publish(batch.log.topic, batch.count, batch.size, now)
         self._batches[number] = batch
         if any(each.schedule.spec.message.priority != Priority.NORMAL for each in batch.entries):
             self._state.record_lanes(topic)
@@ -399,7 +490,8 @@ class TickSender:
             if entry.upto is not None
         ]
         place = (batch.topic, batch.log.partition)
-        self._coordinator.decide_move(number, Outcome.COMMITTED, place, ticked)
+        journal = self._state.journals.of_groups
+        self._coordinator.decide_move(number, Outcome.COMMITTED, place, journal, ticked)
         for entry in batch.entries:
             if entry.upto is not None:
                 entry.schedule.problem = None
@@ -428,6 +520,7 @@ class TickSender:
 
     def _complete(self, batch: _Batch, now: Now) -> None:
         counts = self._state.counts.schedules
+        self._state.meter(batch.log.topic).count_published(batch.count, batch.size)
         offset = batch.first
         for entry in batch.entries:
             if entry.request is None:

@@ -1,7 +1,7 @@
 """Queries about traces, answered from what the tracer keeps."""
 
-from goqueue.broker.outbox import Outbox
-from goqueue.broker.turns import Steps, Stepwise
+from goqueue.broker.state import NodeState
+from goqueue.broker.turns import Steps
 from goqueue.model import Code, Now, Refused, RequestId, Timestamp
 from goqueue.model.requests import (
     FindTrace,
@@ -13,7 +13,8 @@ from goqueue.model.requests import (
     TraceStatus,
 )
 from goqueue.records import key_fingerprint
-from goqueue.tracing import Kind, Search, Span, Trace, Tracer
+from goqueue.security import NameFilter
+from goqueue.tracing import Kind, Search, Span, Trace
 
 __all__ = ["TraceQueries"]
 
@@ -21,10 +22,11 @@ __all__ = ["TraceQueries"]
 class TraceQueries:
     """Takes questions about traces."""
 
-    def __init__(self, outbox: Outbox, stepwise: Stepwise, tracer: Tracer) -> None:
-        self._outbox = outbox
-        self._stepwise = stepwise
-        self._tracer = tracer
+    def __init__(self, state: NodeState) -> None:
+        self._outbox = state.outbox
+        self._stepwise = state.stepwise
+        self._tracer = state.traces.tracer
+        self._access = state.access
 
     def search(self, request: RequestId, command: SearchTraces, now: Now) -> None:
         if command.start is not None and command.end is not None and command.end < command.start:
@@ -40,15 +42,16 @@ class TraceQueries:
             end=command.end,
             status=command.status,
         )
-        self._stepwise.begin(request, self._found(request, search, command.limit), now)
+        steps = self._found(request, search, command.limit, self._access.readable_topics())
+        self._stepwise.begin(request, steps, now)
 
-    def _found(self, request: RequestId, search: Search, limit: int) -> Steps:
-        traces, total = yield from self._tracer.search_steps(search, limit)
+    def _found(self, request: RequestId, search: Search, limit: int, sees: NameFilter) -> Steps:
+        traces, total = yield from self._tracer.search_steps(search, limit, sees)
         found = tuple(_described(trace) for trace in traces)
         self._outbox.answer(request, TraceList(traces=found, total=total))
 
     def find(self, request: RequestId, command: FindTrace) -> None:
-        trace = self._tracer.find(command.trace_id)
+        trace = self._tracer.find(command.trace_id, self._access.readable_topics())
         if trace is None:
             raise Refused(Code.TRACE_NOT_FOUND, trace_id=command.trace_id.hex())
         events = sorted(
@@ -57,10 +60,11 @@ class TraceQueries:
         self._outbox.answer(request, TraceDetail(trace=_described(trace), events=tuple(events)))
 
     def statistics(self, request: RequestId, now: Now) -> None:
-        self._stepwise.begin(request, self._counted(request), now)
+        steps = self._counted(request, self._access.readable_topics())
+        self._stepwise.begin(request, steps, now)
 
-    def _counted(self, request: RequestId) -> Steps:
-        counts = yield from self._tracer.statistics_steps()
+    def _counted(self, request: RequestId, sees: NameFilter) -> Steps:
+        counts = yield from self._tracer.statistics_steps(sees)
         self._outbox.answer(request, counts)
 
 

@@ -24,6 +24,7 @@ import enum
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from typing import TypeVar
 
 import msgspec
 
@@ -45,7 +46,18 @@ __all__ = [
     "Stepwise",
     "Subject",
     "TurnBudget",
+    "take_all",
 ]
+
+T = TypeVar("T")
+
+
+def take_all(items: list[T]) -> list[T]:
+    """What is in a list; the list stays and is empty then."""
+    taken = items.copy()
+    items.clear()
+    return taken
+
 
 # About two milliseconds of the slowest kind of unit.
 TURN_UNITS = 500
@@ -92,6 +104,12 @@ class ForQueue(msgspec.Struct, frozen=True):
     log: LogId
 
 
+class ForQuota(msgspec.Struct, frozen=True):
+    """The tenant of a group may consume again."""
+
+    group: int
+
+
 class ForGroup(msgspec.Struct, frozen=True):
     """A session ends."""
 
@@ -125,7 +143,12 @@ class ForPriorityIndex(msgspec.Struct, frozen=True):
 class Errand(enum.StrEnum):
     """Work of the node as a whole that continues in a later turn, or is due from time to time."""
 
-    # Write again what a full disk kept from a journal, or flush it.
+    # Requests of keys that expire while they wait.
+    CALLERS = "callers"
+    # Elections, heartbeats and registrations of a member of a cluster.
+    CLUSTER = "cluster"
+    FORWARDING = "forwarding"
+    # Write again what a full disk kept from a journal or the audit log, or flush it.
     JOURNALS = "journals"
     # Markers that there was no time, or no space, to append.
     MARKERS = "markers"
@@ -135,6 +158,8 @@ class Errand(enum.StrEnum):
     POLLS = "polls"
     # Queues that follow the decision of a transaction.
     PROGRESS = "progress"
+    # Stream reads that wait for what was committed.
+    READS = "reads"
     # Groups that need another assignment.
     REBALANCES = "rebalances"
     # Schedules that are due, or whose next tick is to be computed.
@@ -145,6 +170,8 @@ class Errand(enum.StrEnum):
     STATEMENTS = "statements"
     # Commands that take more than a turn.
     STEPS = "steps"
+    # Tenants that are being deleted.
+    TENANTS = "tenants"
     # Retention, compaction, snapshots: once a second.
     UPKEEP = "upkeep"
 
@@ -153,6 +180,7 @@ Subject = (
     ForRequest
     | ForQueue
     | ForGroup
+    | ForQuota
     | ForLog
     | ForDelays
     | ForPriorityIndex

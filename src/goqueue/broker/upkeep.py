@@ -4,6 +4,10 @@ Retention and compaction, a share of the logs at a time, so that ten thousand of
 any one second, and in as many turns as that takes; journals and snapshots of delays are kept short
 and young; what a jump of the wall clock or a passing lack of something left undone is taken up.
 
+A node whose clock is moved by a test, over months at once, may do it less and less often while
+nobody asks anything (`idle_every_ns`), and thoroughly before it is asked again. So whoever asks
+sees what a node would show that had done it every second.
+
 Upkeep that comes late says that the node itself was away: then nobody loses a lease or a session
 before what was sent meanwhile was heard.
 """
@@ -18,6 +22,7 @@ from goqueue.broker.recovery.journaled_state import JournaledState
 from goqueue.broker.state import Absence, NodeState
 from goqueue.broker.transactions.producer_snapshots import ProducerSnapshots
 from goqueue.broker.turns import Errand, ForGroup, ForQueue, Subject
+from goqueue.broker.usage_journal import UsageJournal
 from goqueue.model import MILLISECOND, SECOND, Instant, LogId, Now, Offset
 
 __all__ = ["Absences", "Upkeep"]
@@ -46,8 +51,11 @@ class Upkeep:
         producer_snapshots: ProducerSnapshots,
         *,
         retention: GroupRetention,
+        usage_journal: UsageJournal,
+        idle_every_ns: int = _EVERY_NS,
     ) -> None:
         self._state = state
+        self._usage_journal = usage_journal
         self._retention = retention
         self._producer_snapshots = producer_snapshots
         self._journaled_state = journaled_state
@@ -58,17 +66,27 @@ class Upkeep:
         self._logs: deque[LogId] = deque()
         self._delayed: deque[LogId] = deque()
         self._is_under_way = False
+        self._every_ns = _EVERY_NS
+        self._idle_every_ns = idle_every_ns
+        self._is_hastened = False
         self._due: Instant | None = None
 
     def begin(self, now: Now) -> None:
-        self._due = Instant(now.instant + _EVERY_NS)
+        self._due = Instant(now.instant + self._every_ns)
         self._state.alarms.set(Errand.UPKEEP, self._due)
 
     def missed(self, now: Now, late_ns: int) -> Instant | None:
         """Since when nothing was done, if upkeep is so much later than it should be."""
         if self._due is None or now.instant - self._due <= late_ns:
             return None
-        return Instant(self._due - _EVERY_NS)
+        return Instant(self._due - self._every_ns)
+
+    def hasten(self, now: Now) -> None:
+        """Before a command: do all that was put off because nobody asked."""
+        if self._every_ns > _EVERY_NS and not self._is_under_way:
+            self._from, self._every_ns = 0, _ROUNDS * _EVERY_NS
+            self._state.alarms.set(Errand.UPKEEP, now.instant)
+            self._is_hastened = True
 
     def do_a_share(self, now: Now) -> None:
         """One second's part of the work."""
@@ -86,14 +104,19 @@ class Upkeep:
         forgotten = self._state.transactions.forget_keys(now, _KEYS_PER_TURN)
         self._state.budget.spend(forgotten // _KEYS_PER_UNIT)
         self._retention.do_a_share(now)
+        self._usage_journal.do_a_share(now)
         self._journaled_state.keep_short(now)
         self._state.storage.expire(now)
+        self._every_ns = min(2 * self._every_ns, self._idle_every_ns)
+        if self._is_hastened:
+            self._is_hastened, self._every_ns = False, _EVERY_NS
         self.begin(now)
 
     def _begin_share(self) -> None:
         """Choose the logs that are looked at, and the delays: a clock may have jumped."""
         partitions = list(self._state.partitions)
-        share = -(-len(partitions) // _ROUNDS)
+        rounds = max(1, _ROUNDS * _EVERY_NS // self._every_ns)
+        share = -(-len(partitions) // rounds)
         first = self._from if self._from < len(partitions) else 0
         self._from = first + share
         self._logs.extend(each.log_id for each in partitions[first : first + share])
@@ -111,17 +134,29 @@ class Upkeep:
             log = self._delayed.popleft()
             budget.spend()
             self._delayed_messages.wake_if_due(log, now)
-            self._delayed_messages.save_if_due(log)
+            self._delayed_messages.save_if_due(log, now)
         return not self._logs and not self._delayed
 
     def _maintain(self, partition: Partition, now: Now) -> None:
-        self._state.outbox.extend(partition.log.maintain(now, self._needed_from(partition)))
+        if self._may_remove(partition, now):
+            may_retire = self._state.cluster is None or partition.leader is not None
+            needed = self._needed_from(partition)
+            self._state.outbox.extend(partition.log.maintain(now, needed, may_retire=may_retire))
         self._producer_snapshots.save_if_due(partition)
         log, start = partition.log_id, partition.log.start
         self._state.storage.record_damage(log, partition.log.damaged)
         for kept in (self._state.delays.get(log), self._state.priority_indexes.get(log)):
             if kept is not None:
                 kept.drop_below(start)
+
+    def _may_remove(self, partition: Partition, now: Now) -> bool:
+        """Whether retention and compaction may begin: not while a backup needs the segments."""
+        topic = partition.log_id.topic
+        spared_until = self._state.spared_until.get(topic)
+        if spared_until is not None and now.instant >= spared_until:
+            del self._state.spared_until[topic]
+            spared_until = None
+        return spared_until is None and not self._state.holds_segments
 
     def _needed_from(self, partition: Partition) -> Offset | None:
         """Nothing from here on may be removed: a queue or a delayed message still needs it."""

@@ -27,7 +27,12 @@ from goqueue.cli.bench_load import (
 from goqueue.cli.client import Session, run_session
 from goqueue.cli.errors import tell
 from goqueue.cli.exit_codes import ExitCode
-from goqueue.cli.options import Output, output_option, server_options
+from goqueue.cli.options import (
+    Output,
+    Whole,
+    output_option,
+    server_options,
+)
 from goqueue.cli.signals import Stop, stopped_by_signals
 from goqueue.client import TopicNotFound
 from goqueue.client.admin_replies import Topic
@@ -174,7 +179,7 @@ def _plan_options(decorated: Decorated) -> Decorated:
         ),
         click.option(
             "--size",
-            type=click.IntRange(1),
+            type=Whole(1),
             default=1024,
             show_default=True,
             help="Size of a value in bytes.",
@@ -186,14 +191,14 @@ def _plan_options(decorated: Decorated) -> Decorated:
         ),
         click.option(
             "--batch",
-            type=click.IntRange(1, 1000),
+            type=Whole(1, 1000),
             default=100,
             show_default=True,
             help="Messages per request.",
         ),
         click.option(
             "--concurrency",
-            type=click.IntRange(1, 256),
+            type=Whole(1, 256),
             default=4,
             show_default=True,
             help="Number of workers.",

@@ -16,11 +16,11 @@ import click
 import msgspec
 import uvloop
 
-from goqueue.cli.context import ClientSettings, ClientSettingsInvalid, load_client_settings
+from goqueue.cli.client_settings import ClientSettings, ClientSettingsInvalid, load_client_settings
 from goqueue.cli.errors import Failure, as_failure, close_names
 from goqueue.cli.options import given_server_flags
 from goqueue.cli.output import Reply
-from goqueue.client import GoQueueError, connect
+from goqueue.client import ArgumentInvalid, GoQueueError, connect
 from goqueue.client.retries import Retries
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = [
     "chosen_settings",
     "first_failure",
     "measure_server",
+    "open_connection",
     "run_session",
 ]
 
@@ -59,13 +60,12 @@ class Session:
         self.settings = settings
         self.body = b""
         timeout_s = settings.timeout_s
-        self.q = connect(
-            settings.server,
-            api_key=settings.api_key or None,
+        self.q = open_connection(
+            settings,
             timeout_s=timeout_s if timeout_s_max is None else min(timeout_s, timeout_s_max),
             retries=retries,
             client_id=client_id,
-            on_reply=self._keep,
+            on_reply=self.keep,
         )
 
     async def ask(self, call: "Callable[[Connection], Awaitable[T]]") -> Reply[T]:
@@ -75,12 +75,37 @@ class Session:
 
     def patient_connection(self) -> "Connection":
         """A second connection that retries for as long as the SDK does, for bulk work."""
-        settings = self.settings
-        key = settings.api_key or None
-        return connect(settings.server, api_key=key, timeout_s=settings.timeout_s)
+        return open_connection(self.settings)
 
-    def _keep(self, body: bytes) -> None:
+    def keep(self, body: bytes) -> None:
+        """Remember a reply as the server sent it."""
         self.body = body
+
+
+def open_connection(
+    settings: ClientSettings,
+    *,
+    timeout_s: float | None = None,
+    retries: Retries | None = None,
+    client_id: str = _CLIENT_ID,
+    on_reply: Callable[[bytes], object] | None = None,
+) -> "Connection":
+    """A connection to the server of a command, to be entered; wrong files are wrong usage."""
+    try:
+        return connect(
+            settings.server,
+            api_key=settings.credentials,
+            ca_file=settings.ca_file,
+            client_cert=settings.client_cert,
+            client_key=settings.client_key,
+            allow_plaintext=settings.allow_plaintext,
+            timeout_s=settings.timeout_s if timeout_s is None else timeout_s,
+            retries=retries,
+            client_id=client_id,
+            on_reply=on_reply,
+        )
+    except ArgumentInvalid as invalid:
+        raise click.UsageError(invalid.sentence) from invalid
 
 
 def chosen_settings(context: click.Context) -> ClientSettings:

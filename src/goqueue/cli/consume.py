@@ -30,13 +30,17 @@ from goqueue.cli.messages import (
 )
 from goqueue.cli.options import (
     Output,
+    Whole,
     complete_groups,
+    read_name,
+    read_place,
     server_options,
     topic_argument,
     wide_output_option,
 )
 from goqueue.cli.output import write_document
 from goqueue.cli.quantities import read_time
+from goqueue.cli.schema_values import ValueDecoder
 from goqueue.cli.signals import Stop, stopped_by_signals
 from goqueue.client import GoQueueError
 from goqueue.client.values import GroupMode, IsolationLevel
@@ -50,6 +54,8 @@ __all__ = ["ConsumeOptions", "consume", "consume_group", "consume_stream", "read
 _LIMIT = 10
 _VALUES = "%v"
 _LATEST = "latest"
+_OFFSETS = Whole(0, 2**63 - 1)
+_OFFSET_OPTION = click.Option(["--offset"])
 
 
 class _Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +64,7 @@ class _Flags(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     output: Output
     partition: int | None
-    offset: int | None
+    place: str | None
     from_beginning: bool
     from_latest: bool
     from_time: str | None
@@ -74,6 +80,7 @@ class _Flags(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None
     mode: GroupMode | None
     no_ack: bool
+    decode: bool = False
 
 
 class ConsumeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,16 +101,18 @@ class ConsumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None = None
     mode: GroupMode | None = None
     is_acking: bool = True
+    is_decoding: bool = False
 
 
 def read_options(given: Mapping[str, object]) -> ConsumeOptions:
     """What the flags mean together; a contradiction is a usage error."""
     flags = msgspec.convert(given, type=_Flags)
+    partition, offset = _place(flags)
     options = ConsumeOptions(
         topic=flags.topic,
-        start=_start(flags, time.time_ns()),
+        start=_start(flags, offset, time.time_ns()),
         output=flags.output,
-        partition=flags.partition,
+        partition=partition,
         limit=_limit(flags),
         isolation=flags.isolation,
         is_following=flags.follow,
@@ -112,6 +121,7 @@ def read_options(given: Mapping[str, object]) -> ConsumeOptions:
         group=flags.group,
         mode=flags.mode,
         is_acking=not flags.no_ack,
+        is_decoding=flags.decode,
     )
     _refuse_foreign(options)
     return options
@@ -132,15 +142,27 @@ def _limit(flags: _Flags) -> int | None:
     return flags.limit or None
 
 
-def _start(flags: _Flags, now_ns: int) -> int | str:
+def _place(flags: _Flags) -> tuple[int | None, int | None]:
+    """Partition and offset; `--offset 1:7` names both."""
+    given = flags.place
+    if given is None or ":" not in given:
+        offset = None if given is None else _OFFSETS.convert(given, _OFFSET_OPTION, None)
+        return flags.partition, offset
+    place = read_place(given)
+    if flags.partition not in (None, place.partition):
+        raise click.UsageError(f"--offset {given} and --partition {flags.partition} disagree")
+    return place
+
+
+def _start(flags: _Flags, offset: int | None, now_ns: int) -> int | str:
     """At most one of the four; none is the beginning."""
-    has_place = (flags.offset is not None, flags.from_time is not None)
+    has_place = (offset is not None, flags.from_time is not None)
     if sum((*has_place, flags.from_beginning, flags.from_latest)) > 1:
         raise click.UsageError(
             "give only one of --offset, --from-time, --from-beginning and --from-latest"
         )
     if flags.from_time is None:
-        return _LATEST if flags.from_latest else flags.offset or 0
+        return _LATEST if flags.from_latest else offset or 0
     return read_time("from-time", flags.from_time, now_ns)
 
 
@@ -188,7 +210,8 @@ async def consume_group(session: Session, options: ConsumeOptions) -> int:
     async with consumer:
         try:
             with stopped_by_signals() as stop:
-                return await _GroupPrinter(consumer, options, stop).run()
+                decoder = ValueDecoder(session.q) if options.is_decoding else None
+                return await _GroupPrinter(consumer, options, stop, decoder).run()
         finally:
             await _leave(consumer)
 
@@ -205,8 +228,15 @@ async def _leave(consumer: "PollConsumer") -> None:
 class _GroupPrinter:
     """Polls, prints and acknowledges, until the limit is reached or it is told to stop."""
 
-    def __init__(self, consumer: "PollConsumer", options: ConsumeOptions, stop: Stop) -> None:
+    def __init__(
+        self,
+        consumer: "PollConsumer",
+        options: ConsumeOptions,
+        stop: Stop,
+        decoder: ValueDecoder | None,
+    ) -> None:
         self._consumer = consumer
+        self._decoder = decoder
         self._options = options
         self._stop = stop
         self._outage = Outage(is_patient=options.is_following)
@@ -268,7 +298,7 @@ class _GroupPrinter:
                 await self._outage.wait_out(error)
                 continue
             self._outage.note_answer()
-            return items
+            return items if self._decoder is None else await self._decoder.decode(items)
 
     async def _ack_through_outages(self, items: "Sequence[PageMessage]") -> int:
         """Acknowledge what was printed; how many were refused."""
@@ -310,6 +340,9 @@ async def consume_stream(session: Session, options: ConsumeOptions) -> None:
         isolation=options.isolation,
         on_damage=report_damage,
     )
+    if options.is_decoding:
+        for reader in readers:
+            reader.convert = ValueDecoder(session.q).decode
     printer = Printer(options.output, options.form)
     if options.is_following:
         wanted = None if options.filter.is_empty else options.filter.matches
@@ -350,6 +383,11 @@ def _advise(readers: "Sequence[PageReader]", options: ConsumeOptions, count: int
         print(
             f"{left} more{'' if options.filter.is_empty else ' to search'}: -n 0", file=sys.stderr
         )
+    elif isinstance(options.start, int) and all(options.start > each.end for each in readers):
+        ends = max(each.end for each in readers)
+        print(
+            f"nothing to read: offset {options.start} is beyond the end ({ends})", file=sys.stderr
+        )
     elif not count and sys.stderr.isatty():
         what = "nothing to read" if options.filter.is_empty else "nothing matches"
         print(f"{what}; use --follow to wait for messages", file=sys.stderr)
@@ -371,18 +409,24 @@ async def _print_whole(readers: "Sequence[PageReader]", options: ConsumeOptions)
 @click.option(
     "-p",
     "--partition",
-    type=click.IntRange(0),
+    type=Whole(0),
     metavar="N",
     help="Read only this partition.  [default: all]",
 )
-@click.option("--offset", type=click.IntRange(0), metavar="N", help="Start at this offset.")
+@click.option("--offset", "place", metavar="N", help="Start at this offset, or PARTITION:OFFSET.")
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest message.  [default]")
 @click.option("--from-latest", is_flag=True, help="Start after the newest message.")
-@click.option("--from-time", metavar="TIME", help="Start at a timestamp, or a duration ago (15m).")
+@click.option(
+    "--from-time",
+    "--since",
+    "from_time",
+    metavar="TIME",
+    help="Start at a timestamp, or a duration ago (15m).",
+)
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(0),
+    type=Whole(0),
     metavar="N",
     help="Maximum number of messages; 0 is all.  [default: 10, with --follow all]",
 )
@@ -398,6 +442,9 @@ async def _print_whole(readers: "Sequence[PageReader]", options: ConsumeOptions)
     metavar="TEXT",
     help="Print each message like this: '%p:%o %k %v'. %t topic, %p partition, %o offset, %k key, "
     "%v value, %h headers, %{name} one header, %T time, %P priority, %d delivery, %K and %V sizes.",
+)
+@click.option(
+    "--decode", is_flag=True, help="Show values of registered schemas as JSON; filters see that."
 )
 @click.option("-k", "--key", metavar="REGEX", help="Only messages whose whole key matches.")
 @click.option(
@@ -419,6 +466,7 @@ async def _print_whole(readers: "Sequence[PageReader]", options: ConsumeOptions)
     "-g",
     "--group",
     metavar="GROUP",
+    callback=read_name,
     shell_complete=complete_groups,
     help="Consume as a member of this group, and acknowledge.",
 )

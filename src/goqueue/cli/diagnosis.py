@@ -2,7 +2,8 @@
 
 Pure functions from facts to findings: no request, no clock. Each check is one function; it returns
 a finding also when all is well, so that a report shows what was looked at. A finding that is not
-well says what to do about it.
+well says what to do about it. What the node did not answer is None: its checks say so, and the
+others are made all the same.
 """
 
 import datetime as dt
@@ -20,9 +21,19 @@ from goqueue.client.admin_replies import (
     ReliabilityStats,
     Topic,
 )
+from goqueue.client.cluster import ClusterHealth
+from goqueue.client.schedules import Schedule
 from goqueue.model import SECOND
 
-__all__ = ["CheckResult", "Facts", "Level", "Metrics", "diagnose", "parse_metrics"]
+__all__ = [
+    "CheckResult",
+    "Facts",
+    "FailedRequest",
+    "Level",
+    "Metrics",
+    "diagnose",
+    "parse_metrics",
+]
 
 _GIB = 1 << 30
 _FREE_SHARE_LOW = 0.15
@@ -36,6 +47,15 @@ _SAMPLES_MIN = 20
 _SKEW_S = 1.0
 _SKEW_S_MAX = 30.0
 _NAMED_MAX = 5
+_DAY_S = 24 * 3600.0
+_CERTIFICATE_S_LOW = 30 * _DAY_S
+_CERTIFICATE_S_MIN = 7 * _DAY_S
+# Ticks are sent within a second; a node that is just starting sends them when it is ready.
+_TICK_LATE = dt.timedelta(seconds=30)
+# Receivers have no session; the node records to the hour that somebody received.
+_RECEIVED = dt.timedelta(hours=2)
+# The answer to a caller, not a sign of a sick node.
+_CALLERS_FAULT = frozenset({"permission_denied", "route_not_found", "unauthenticated"})
 
 
 class Level(enum.StrEnum):
@@ -74,6 +94,10 @@ class Metrics:
         found = self._samples.get(name)
         return None if found is None else sum(found.values())
 
+    def minimum(self, name: str) -> float | None:
+        """The least over all labels; None if there is none."""
+        return min(self._samples.get(name, {}).values(), default=None)
+
     def quantile(self, name: str, share: float) -> float | None:
         """An upper bound of a quantile of a histogram; None with too few observations."""
         counts: dict[float, float] = {}
@@ -104,6 +128,14 @@ def parse_metrics(text: str) -> Metrics:
 # Facts
 
 
+class FailedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node did not answer, and why."""
+
+    what: str
+    code: str
+    reason: str
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What was learned about a node. `skew_s` is how far its clock is ahead of ours.
 
@@ -112,17 +144,20 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     own_version: str
-    server_version: str
+    server_version: str | None
     latency_s: float
-    readiness: Readiness
-    metrics: Metrics
-    skew_s: float
-    letters_before: ReliabilityStats
-    letters: ReliabilityStats
-    groups: tuple[GroupSummary, ...]
+    readiness: Readiness | None
+    metrics: Metrics | None
+    skew_s: float | None
+    letters_before: ReliabilityStats | None
+    letters: ReliabilityStats | None
+    groups: tuple[GroupSummary, ...] | None
     lags: Mapping[str, int]
-    topics: tuple[Topic, ...]
+    topics: tuple[Topic, ...] | None
     now: dt.datetime
+    schedules: tuple[Schedule, ...] | None = None
+    cluster: ClusterHealth | None = None
+    failed: tuple[FailedRequest, ...] = ()
 
 
 def diagnose(facts: Facts) -> list[CheckResult]:
@@ -140,7 +175,11 @@ def diagnose(facts: Facts) -> list[CheckResult]:
         _lag(facts),
         _dead_letters(facts),
         _delays(facts),
+        _schedules(facts),
+        _certificates(facts),
+        _cluster(facts),
         _settings(facts),
+        *_failures(facts),
     ]
 
 
@@ -150,6 +189,22 @@ def _finding(check: str, level: Level, found: str, advice: str = "") -> CheckRes
 
 def _unknown(check: str) -> CheckResult:
     return _finding(check, Level.NOTE, "the node does not say", "update the node")
+
+
+def _unasked(check: str) -> CheckResult:
+    return _finding(check, Level.NOTE, "not examined", "see the check of requests")
+
+
+def _failures(facts: Facts) -> list[CheckResult]:
+    """One finding for all requests that failed; none if none did."""
+    if not facts.failed:
+        return []
+    is_ours = all(each.code in _CALLERS_FAULT for each in facts.failed)
+    named = _named(f"{each.what}: {each.reason} ({each.code})" for each in facts.failed)
+    advice = "use a key that may read everything (--api-key), and a node of the same version"
+    if not is_ours:
+        advice = "the log of the node has the cause; the findings above are incomplete"
+    return [_finding("requests", Level.WARNING if is_ours else Level.PROBLEM, named, advice)]
 
 
 # Checks
@@ -162,6 +217,8 @@ def _reachability(facts: Facts) -> CheckResult:
 
 
 def _version(facts: Facts) -> CheckResult:
+    if facts.server_version is None:
+        return _unasked("version")
     if facts.own_version == facts.server_version:
         return _finding("version", Level.OK, f"{facts.server_version} on both sides")
     found = f"the node is {facts.server_version}, this program is {facts.own_version}"
@@ -170,6 +227,8 @@ def _version(facts: Facts) -> CheckResult:
 
 def _readiness(facts: Facts) -> CheckResult:
     ready = facts.readiness
+    if ready is None:
+        return _unasked("readiness")
     parts = [
         f"{name}: {check.message or check.status}"
         for name, check in sorted(ready.checks.items())
@@ -186,6 +245,8 @@ def _readiness(facts: Facts) -> CheckResult:
 
 def _damage(facts: Facts) -> CheckResult:
     metrics = facts.metrics
+    if metrics is None:
+        return _unasked("storage")
     failed = metrics.value("goqueue_storage_failed_logs")
     ranges = metrics.value("goqueue_storage_damaged_ranges")
     errors = metrics.value("goqueue_storage_fsync_errors_total")
@@ -207,6 +268,8 @@ def _damage(facts: Facts) -> CheckResult:
 
 def _disk(facts: Facts) -> CheckResult:
     metrics = facts.metrics
+    if metrics is None:
+        return _unasked("disk space")
     free = metrics.value("goqueue_storage_volume_free_bytes")
     size = metrics.value("goqueue_storage_volume_size_bytes")
     full = metrics.value("goqueue_storage_full_logs")
@@ -225,6 +288,8 @@ def _disk(facts: Facts) -> CheckResult:
 
 
 def _descriptors(facts: Facts) -> CheckResult:
+    if facts.metrics is None:
+        return _unasked("file descriptors")
     used = facts.metrics.value("process_open_fds")
     most = facts.metrics.value("process_max_fds")
     if used is None or not most:
@@ -239,6 +304,8 @@ def _descriptors(facts: Facts) -> CheckResult:
 
 
 def _syncs(facts: Facts) -> CheckResult:
+    if facts.metrics is None:
+        return _unasked("sync time")
     slow_s = facts.metrics.quantile("goqueue_storage_fsync_latency_seconds", 0.99)
     if slow_s is None:
         return _finding("sync time", Level.OK, "too few syncs to tell")
@@ -251,6 +318,8 @@ def _syncs(facts: Facts) -> CheckResult:
 
 
 def _loop(facts: Facts) -> CheckResult:
+    if facts.metrics is None:
+        return _unasked("load")
     late_s = facts.metrics.quantile("goqueue_runtime_event_loop_lag_seconds", 0.99)
     if late_s is None:
         return _finding("load", Level.OK, "too few samples to tell")
@@ -262,6 +331,8 @@ def _loop(facts: Facts) -> CheckResult:
 
 
 def _clock(facts: Facts) -> CheckResult:
+    if facts.skew_s is None:
+        return _unasked("clock")
     skew_s = abs(facts.skew_s)
     if skew_s < _SKEW_S:
         return _finding("clock", Level.OK, "agrees with this machine")
@@ -273,14 +344,18 @@ def _clock(facts: Facts) -> CheckResult:
 
 
 def _lag(facts: Facts) -> CheckResult:
+    if facts.groups is None:
+        return _unasked("groups")
     idle = {
         group.group_id: facts.lags[group.group_id]
         for group in facts.groups
-        if not group.members and facts.lags.get(group.group_id)
+        if facts.lags.get(group.group_id) and not _is_consumed(group, facts.now)
     }
     if not idle:
         total = sum(facts.lags.values())
-        return _finding("groups", Level.OK, f"{len(facts.groups)} groups, lag {total:,}")
+        count = len(facts.groups)
+        groups = "1 group" if count == 1 else f"{count} groups"
+        return _finding("groups", Level.OK, f"{groups}, lag {total:,}")
     named = _named(f"{name} ({lag:,})" for name, lag in _largest(idle))
     found = f"nobody consumes for {len(idle)} of {len(facts.groups)} groups with messages: {named}"
     return _finding(
@@ -288,13 +363,22 @@ def _lag(facts: Facts) -> CheckResult:
     )
 
 
+def _is_consumed(group: GroupSummary, now: dt.datetime) -> bool:
+    """Whether it has members, or somebody receives without joining."""
+    at = group.last_received_at
+    return bool(group.members) or (at is not None and now - at < _RECEIVED)
+
+
 def _dead_letters(facts: Facts) -> CheckResult:
+    if facts.letters is None:
+        return _unasked("dead letters")
     kept = facts.letters.dlq_by_topic
     total = facts.letters.dlq_messages
+    before = kept if facts.letters_before is None else facts.letters_before.dlq_by_topic
     more = {
-        topic: count - facts.letters_before.dlq_by_topic.get(topic, 0)
+        topic: count - before.get(topic, 0)
         for topic, count in kept.items()
-        if count > facts.letters_before.dlq_by_topic.get(topic, 0)
+        if count > before.get(topic, 0)
     }
     if not total:
         return _finding("dead letters", Level.OK, "none")
@@ -308,16 +392,97 @@ def _dead_letters(facts: Facts) -> CheckResult:
 
 
 def _delays(facts: Facts) -> CheckResult:
-    due_s = facts.metrics.value("goqueue_broker_delayed_messages_next_due")
+    if facts.metrics is None:
+        return _unasked("delayed messages")
+    due_s = facts.metrics.minimum("goqueue_broker_delayed_messages_next_due")
     pending = facts.metrics.value("goqueue_broker_delayed_messages_pending") or 0
-    late_s = facts.now.timestamp() + facts.skew_s - due_s if due_s and pending else 0.0
+    now_s = facts.now.timestamp() + (facts.skew_s or 0.0)
+    late_s = now_s - due_s if due_s and pending else 0.0
     if late_s < _SKEW_S_MAX:
         return _finding("delayed messages", Level.OK, f"{pending:.0f} pending, none overdue")
     found = f"the first is overdue by {shown_duration(_ns(late_s))}"
     return _finding("delayed messages", Level.WARNING, found, "check disk space and readiness")
 
 
+def _schedules(facts: Facts) -> CheckResult:
+    if facts.schedules is None:
+        return _unasked("schedules")
+    now = facts.now + dt.timedelta(seconds=facts.skew_s or 0.0)
+    stuck = [
+        f"{each.name} ({each.problem or 'failed'})"
+        for each in facts.schedules
+        if each.problem or each.state == "failed"
+    ]
+    if stuck:
+        found = f"{len(stuck)} of {len(facts.schedules)} do not send: {_named(stuck)}"
+        advice = "goqueue schedule show NAME; then correct its message or its topic"
+        return _finding("schedules", Level.PROBLEM, found, advice)
+    late = [
+        each.name
+        for each in facts.schedules
+        if each.state == "active" and each.next_tick_at and now - each.next_tick_at > _TICK_LATE
+    ]
+    if late:
+        found = f"the next tick is overdue for {len(late)}: {_named(late)}"
+        return _finding("schedules", Level.WARNING, found, "check disk space, readiness and load")
+    skips = None if facts.metrics is None else facts.metrics.value(_SKIPS)
+    if skips:
+        found = f"missed ticks were skipped {skips:.0f} times since the start"
+        advice = "the node was down or busy then; missed=all sends such ticks later"
+        return _finding("schedules", Level.NOTE, found, advice)
+    return _finding("schedules", Level.OK, f"{len(facts.schedules)}, none overdue")
+
+
+_SKIPS = "goqueue_broker_schedule_skips_total"
+
+
+def _certificates(facts: Facts) -> CheckResult:
+    if facts.metrics is None:
+        return _unasked("certificates")
+    left_s = facts.metrics.minimum("goqueue_tls_certificate_expiry_seconds")
+    if left_s is None:
+        return _finding("certificates", Level.OK, "TLS is off")
+    advice = "replace the files; the node loads them without a restart (docs/guides/tls.md)"
+    if left_s <= 0:
+        found = f"one expired {shown_duration(_ns(-left_s))} ago: clients refuse the node"
+        return _finding("certificates", Level.PROBLEM, found, advice)
+    found = f"the first expires in {shown_duration(_ns(left_s))}"
+    if left_s < _CERTIFICATE_S_LOW:
+        level = Level.PROBLEM if left_s < _CERTIFICATE_S_MIN else Level.WARNING
+        return _finding("certificates", level, found, advice)
+    if facts.metrics.value("goqueue_tls_reload_errors_total"):
+        words = "new files could not be loaded; the log of the node has the cause"
+        return _finding("certificates", Level.WARNING, f"{found}, but a reload failed", words)
+    return _finding("certificates", Level.OK, found)
+
+
+def _cluster(facts: Facts) -> CheckResult:
+    health = facts.cluster
+    if health is None:
+        return _unasked("cluster")
+    if health.node_count <= 1 and health.status == "ok":
+        return _finding("cluster", Level.OK, "one node")
+    missing = [each.id for each in health.nodes if each.status not in ("alive", "ok")]
+    nodes = f"{health.healthy} of {health.node_count} nodes are healthy"
+    if health.status == "fail":
+        words = f"no controller: {nodes}" + (f"; {health.problem}" if health.problem else "")
+        advice = "start the missing nodes: a majority of the voters is needed for changes"
+        return _finding("cluster", Level.PROBLEM, words, advice)
+    if health.offline_partitions:
+        found = f"{health.offline_partitions} partitions have no leader; {nodes}"
+        advice = "start the nodes that hold their copies: goqueue cluster nodes"
+        return _finding("cluster", Level.PROBLEM, found, advice)
+    if health.under_replicated_partitions or health.unhealthy:
+        found = f"{health.under_replicated_partitions} partitions lack copies; {nodes}"
+        found += f", missing: {_named(missing)}" if missing else ""
+        advice = "start the missing nodes, or remove dead ones: goqueue cluster forget NODE"
+        return _finding("cluster", Level.WARNING, found, advice)
+    return _finding("cluster", Level.OK, f"{nodes}, all copies complete")
+
+
 def _settings(facts: Facts) -> CheckResult:
+    if facts.topics is None:
+        return _unasked("settings")
     endless = [each.name for each in facts.topics if each.config.max_deliveries == 0]
     loose = [each.name for each in facts.topics if each.config.flush_policy == "interval"]
     if endless:
@@ -328,7 +493,9 @@ def _settings(facts: Facts) -> CheckResult:
         found = f"acknowledged before the sync in {_named(loose)}"
         advice = "a power failure may lose messages: topic alter --set flush_policy=commit"
         return _finding("settings", Level.NOTE, found, advice)
-    return _finding("settings", Level.OK, f"{len(facts.topics)} topics, nothing unusual")
+    count = len(facts.topics)
+    topics = "1 topic" if count == 1 else f"{count} topics"
+    return _finding("settings", Level.OK, f"{topics}, nothing unusual")
 
 
 def _largest(counts: Mapping[str, int]) -> list[tuple[str, int]]:

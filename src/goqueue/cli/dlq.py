@@ -5,9 +5,11 @@ TOPIC is the topic that they came from. Letters are selected by place, group, re
 selection that the server does not know is searched here, and the places found are sent to it.
 """
 
+import asyncio
+import itertools
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -19,6 +21,7 @@ from goqueue.cli.messages import read_merged, report_damage
 from goqueue.cli.options import (
     Output,
     Place,
+    Whole,
     complete_groups,
     complete_topics,
     confirm,
@@ -42,6 +45,7 @@ from goqueue.cli.output import (
     write_items,
 )
 from goqueue.cli.quantities import read_time, shown_time
+from goqueue.cli.topic import refuse_kept
 from goqueue.client import GoQueueError, TopicNotFound
 from goqueue.model import DEAD_LETTER_PREFIX, parse_time
 
@@ -55,6 +59,7 @@ _VALUE_WIDTH = 60
 # How many places the server takes in one request.
 _PLACES_MAX = 10_000
 _EXPORTED_AT_ONCE = 500
+_ASKED_AT_ONCE = 16
 _REDRIVEN_MAX = 1000
 
 
@@ -163,25 +168,13 @@ def draw_dead_letters(items: "list[PageMessage]", topic: str, *, is_wide: bool =
 
 
 async def show_letter(session: Session, topic: str, place: Place, output: Output) -> None:
-    name = await _dead_letter_topic(session, topic)
-    try:
-        page = await session.q.page(name, place.partition, offset=place.offset, limit=1)
-    except GoQueueError as error:
-        if error.code not in ("topic_not_found", "partition_not_found", "offset_out_of_range"):
-            raise
-        items = []
-    else:
-        items = page.messages
-    if not items or items[0].message.offset != place.offset:
-        raise Failure(
-            f"there is no dead letter {place} of {topic}",
-            code="message_not_found",
-            hint=f"see: goqueue dlq list {topic}",
-        )
+    letter = await _letter(session, await _dead_letter_topic(session, topic), place)
+    if letter is None:
+        raise _absence(topic, (str(place),))
     if not output.is_table:
-        write_document(msgspec.json.decode(items[0].json), output)
+        write_document(msgspec.json.decode(letter.json), output)
         return
-    message = items[0].message
+    message = letter.message
     facts = [
         ("topic", message.topic),
         ("letter", str(place)),
@@ -193,6 +186,26 @@ async def show_letter(session: Session, topic: str, place: Place, output: Output
     facts += [(printable(header), _shown(value)) for header, value in headers]
     console().print(table(("FIELD", "VALUE"), facts))
     print(_shown(message.value))
+
+
+async def _letter(session: Session, name: str, place: Place) -> "PageMessage | None":
+    """The letter at a place of a dead-letter topic."""
+    try:
+        page = await session.q.page(name, place.partition, offset=place.offset, limit=1)
+    except GoQueueError as error:
+        if error.code not in ("topic_not_found", "partition_not_found", "offset_out_of_range"):
+            raise
+        return None
+    found = page.messages
+    return found[0] if found and found[0].message.offset == place.offset else None
+
+
+def _absence(topic: str, places: Sequence[str]) -> Failure:
+    return Failure(
+        printable(f"there is no dead letter {', '.join(places)} of {topic}"),
+        code="message_not_found",
+        hint=printable(f"see: goqueue dlq list {topic}"),
+    )
 
 
 async def export_letters(session: Session, topic: str, wanted: LetterFilter) -> None:
@@ -248,22 +261,49 @@ class _Redrive(msgspec.Struct, frozen=True, kw_only=True):
     to_topic: str | None
 
 
-async def redrive_letters(session: Session, asked: _Redrive) -> int:
-    """Move letters; how many were moved."""
+class _Redriven(msgspec.Struct, frozen=True, kw_only=True):
+    """How many letters were moved, and which places have none."""
+
+    moved: int
+    absent: tuple[str, ...] = ()
+
+
+async def redrive_letters(session: Session, asked: _Redrive) -> _Redriven:
+    """Move letters; of places that were named, those that hold a letter of the topic."""
+    if not asked.places:
+        return _Redriven(moved=await _redrive(session, asked, ()))
+    name = await _dead_letter_topic(session, asked.topic)
+    limits = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def is_there(place: Place) -> bool:
+        async with limits:
+            letter = await _letter(session, name, place)
+        return letter is not None and not _is_of_another(letter.message, asked.topic)
+
+    places = tuple(dict.fromkeys(asked.places))
+    found = await asyncio.gather(*map(is_there, places))
+    present = tuple(itertools.compress(places, found))
+    absent = tuple(str(place) for place, has in zip(places, found, strict=True) if not has)
+    moved = await _redrive(session, asked, present) if present else 0
+    return _Redriven(moved=moved, absent=absent)
+
+
+async def _redrive(session: Session, asked: _Redrive, named: tuple[Place, ...]) -> int:
+    """Move the letters at some places, or those that match; how many were moved."""
     letters = session.q.dead_letters
     wanted = asked.wanted
     is_simple = wanted == LetterFilter(reason=wanted.reason)
-    if not asked.places and is_simple:
+    if not named and is_simple:
         return await letters.redrive(
             asked.topic, limit=asked.limit, to_topic=asked.to_topic, reason=wanted.reason
         )
-    places = list(asked.places) or await _places_of(session, asked)
+    places = list(named) or await _places_of(session, asked)
     moved = 0
     for first in range(0, len(places), _PLACES_MAX):
-        named: dict[int, list[int]] = {}
+        by_partition: dict[int, list[int]] = {}
         for place in places[first : first + _PLACES_MAX]:
-            named.setdefault(place.partition, []).append(place.offset)
-        moved += await _redrive_named(session, asked, named)
+            by_partition.setdefault(place.partition, []).append(place.offset)
+        moved += await _redrive_named(session, asked, by_partition)
     return moved
 
 
@@ -305,6 +345,7 @@ async def purge_letters(session: Session, topic: str, before_ns: int | None) -> 
         starts = await session.q.topics.trim(name, offsets)
     except TopicNotFound:
         return 0
+    refuse_kept(name, starts)
     return sum(each.deleted_offsets for each in starts)
 
 
@@ -399,7 +440,11 @@ def export_command(topic: str, output: Output, **given: str | None) -> None:  # 
 @topic_argument
 @click.argument("places", nargs=-1, metavar="[PARTITION:OFFSET]...")
 @click.option(
-    "--max", "limit", type=click.IntRange(1), metavar="N", help="Maximum number.  [default: 1000]"
+    "--max",
+    "limit",
+    type=Whole(1, 10_000),
+    metavar="N",
+    help="Maximum number, up to 10000.  [default: 1000]",
 )
 @click.option(
     "--to-topic",
@@ -423,8 +468,9 @@ def redrive_command(
 ) -> None:
     """Move dead letters of TOPIC back, oldest first, each once.
 
-    With PARTITION:OFFSET only those letters, as shown by `dlq list`; otherwise all that match the
-    options, at most --max at a time. Repeat until none is moved.
+    With PARTITION:OFFSET only those letters, as shown by `dlq list`; if one does not exist, the
+    others are moved and the exit code is 1. Otherwise all that match the options, at most --max at
+    a time; repeat until none is moved.
     """
     asked = _Redrive(
         topic=topic,
@@ -437,11 +483,14 @@ def redrive_command(
         raise click.UsageError("give PARTITION:OFFSET, or options that select, not both")
     goal = "back to it" if to_topic is None else f"to {to_topic!a}"
     confirm(f"Move dead letters of {topic!a} {goal}?", is_forced=is_forced)
-    moved = run_session(lambda session: redrive_letters(session, asked))
+    done = run_session(lambda session: redrive_letters(session, asked))
     if output.is_table:
-        draw_moved(moved)
+        draw_moved(done.moved)
     else:
-        write_document({"moved": moved}, output)
+        absent = {"absent": done.absent} if places else {}
+        write_document({"moved": done.moved, **absent}, output)
+    if done.absent:
+        raise _absence(topic, done.absent)
 
 
 @dlq.command("purge", short_help="Delete dead letters.")

@@ -7,6 +7,7 @@ value of an environment variable; it is readable by its owner only.
 """
 
 import asyncio
+import contextlib
 import datetime as dt
 import io
 import os
@@ -14,31 +15,43 @@ import platform
 import sys
 import tarfile
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import msgspec
 
 from goqueue.cli.client import Session, run_session
-from goqueue.cli.diagnosis import CheckResult, Facts, Level, diagnose, parse_metrics
+from goqueue.cli.diagnosis import (
+    CheckResult,
+    Facts,
+    FailedRequest,
+    Level,
+    diagnose,
+    parse_metrics,
+)
+from goqueue.cli.errors import Failure
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output, output_option, server_options
 from goqueue.cli.output import console, printable, table, write_items
 from goqueue.cli.quantities import read_duration, shown_time
 from goqueue.cli.version import own_version
-from goqueue.client import GoQueueError
+from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.model import SECOND
 
 if TYPE_CHECKING:
-    from goqueue.client.admin_replies import GroupSummary, Topic
+    from goqueue.client.admin_replies import GroupSummary, Health, Topic
     from goqueue.client.connection import Connection
 
 __all__ = ["bundle_of", "collect", "doctor"]
 
+T = TypeVar("T")
+
 # Each costs a request; a node with more of them is judged by the first.
 _TOPICS_MAX = 200
 _GROUPS_MAX = 200
+_SCHEDULES_MAX = 1000
 _OWNER_ONLY = 0o600
 _MARKS = {Level.OK: "ok", Level.NOTE: "note", Level.WARNING: "WARNING", Level.PROBLEM: "PROBLEM"}
 
@@ -50,76 +63,131 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
     texts: Mapping[str, bytes]
 
 
+class _Questions:
+    """Asks the node, keeps replies for the bundle, and what failed for the report."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, bytes] = {}
+        self.failed: list[FailedRequest] = []
+
+    async def ask(self, what: str, reply: Awaitable[T], *, file: str = "") -> T | None:
+        """The reply; None if the node did not give one, which is kept, not raised."""
+        try:
+            value = await reply
+        except GoQueueError as error:
+            reason = error.sentence.rstrip(". ")
+            self.failed.append(FailedRequest(what=what, code=error.code, reason=reason))
+            return None
+        if file:
+            self.keep(file, value)
+        return value
+
+    def keep(self, file: str, value: object) -> None:
+        self.texts[file] = msgspec.json.format(msgspec.json.encode(value), indent=2)
+
+
 async def collect(session: Session, apart_s: float) -> Examined:
-    """Ask the node everything; `apart_s` passes between the first and the last question."""
+    """Ask the node everything; `apart_s` passes between the first and the last question.
+
+    A node that cannot be reached is the end of it. Any other failure costs only its own answer.
+    """
     q = session.q
-    before = await q.reliability()
+    questions = _Questions()
+    ask = questions.ask
     started = time.monotonic()
     asked_at = time.time()
-    health = await q.health()
+    try:
+        health: Health | None = await q.health()
+    except ServerUnreachable:
+        raise
+    except GoQueueError as error:
+        health = await ask("health", _raising(error))
     latency_s = time.monotonic() - started
-    skew_s = health.timestamp.timestamp() - (asked_at + latency_s / 2)
-    texts: dict[str, bytes] = {}
-
-    async def keep(name: str, value: object) -> None:
-        texts[name] = msgspec.json.format(msgspec.json.encode(value), indent=2)
-
-    version = await q.version()
-    await keep("version.json", {"server": version, "program": own_version()})
-    readiness = await q.readiness()
-    await keep("readiness.json", readiness)
-    await keep("stats.json", await q.stats())
-    topics = await _topics(q)
-    await keep("topics.json", topics)
-    groups = await q.groups.list()
-    lags = await _lags(q, groups)
-    await keep("groups.json", {"groups": groups, "lags": lags})
-    await keep("priorities.json", await q.priorities())
-    await keep("delays.json", await q.delayed.stats())
-    await keep("transactions.json", await q.transactions.stats())
+    before = await ask("dead letters", q.reliability())
+    version = await ask("version", q.version())
+    questions.keep("version.json", {"server": version, "program": own_version()})
+    readiness = await ask("readiness", q.readiness(), file="readiness.json")
+    await ask("stats", q.stats(), file="stats.json")
+    topics = await _topics(q, questions)
+    groups = await ask("groups", q.groups.list())
+    lags = await _lags(q, questions, groups or ())
+    questions.keep("groups.json", {"groups": groups, "lags": lags})
+    await ask("priorities", q.priorities(), file="priorities.json")
+    await ask("delayed messages", q.delayed.stats(), file="delays.json")
+    await ask("transactions", q.transactions.stats(), file="transactions.json")
+    # Schedules have messages, which a bundle never holds.
+    schedules = await ask("schedules", q.schedules.list(limit=_SCHEDULES_MAX))
+    cluster = await ask("cluster", q.cluster.health(), file="cluster.json")
     await asyncio.sleep(apart_s)
-    metrics = await q.metrics()
-    texts["metrics.txt"] = metrics.encode()
-    letters = await q.reliability()
-    await keep("reliability.json", letters)
+    metrics = await ask("metrics", q.metrics())
+    questions.texts["metrics.txt"] = (metrics or "").encode()
+    letters = await ask("dead letters", q.reliability(), file="reliability.json")
     facts = Facts(
         server=session.settings.server,
         own_version=own_version()["version"],
-        server_version=version.version,
+        server_version=None if version is None else version.version,
         latency_s=latency_s,
         readiness=readiness,
-        metrics=parse_metrics(metrics),
-        skew_s=skew_s,
+        metrics=None if metrics is None else parse_metrics(metrics),
+        skew_s=None if health is None else _skew_s(health, asked_at + latency_s / 2),
         letters_before=before,
         letters=letters,
         groups=groups,
         lags=lags,
         topics=topics,
         now=dt.datetime.now(dt.UTC),
+        schedules=schedules,
+        cluster=cluster,
+        failed=_distinct(questions.failed),
     )
-    return Examined(facts=facts, texts=texts)
+    return Examined(facts=facts, texts=questions.texts)
 
 
-async def _topics(q: "Connection") -> "tuple[Topic, ...]":
+async def _raising(error: GoQueueError) -> "Health":
+    raise error
+
+
+def _skew_s(health: "Health", asked_at: float) -> float:
+    return health.timestamp.timestamp() - asked_at
+
+
+def _distinct(failed: list[FailedRequest]) -> tuple[FailedRequest, ...]:
+    """The first failure of each kind of question: a thousand topics may fail alike."""
+    return tuple({each.what: each for each in reversed(failed)}.values())[::-1]
+
+
+async def _topics(q: "Connection", questions: _Questions) -> "tuple[Topic, ...] | None":
+    names = await questions.ask("topics", q.topics.list())
+    if names is None:
+        return None
     found = []
-    for name in (await q.topics.list())[:_TOPICS_MAX]:
-        try:
-            found.append(await q.topics.describe(name))
-        except GoQueueError as error:
-            if error.code != "topic_not_found":
-                raise
+    for name in names[:_TOPICS_MAX]:
+        described = await questions.ask("topics", _if_there(q.topics.describe(name)))
+        if described is not None:
+            found.append(described)
+    questions.keep("topics.json", found)
     return tuple(found)
 
 
-async def _lags(q: "Connection", groups: "tuple[GroupSummary, ...]") -> dict[str, int]:
+async def _lags(
+    q: "Connection", questions: _Questions, groups: "tuple[GroupSummary, ...]"
+) -> dict[str, int]:
     lags = {}
     for group in groups[:_GROUPS_MAX]:
-        try:
-            lags[group.group_id] = (await q.groups.lag(group.group_id)).total_lag
-        except GoQueueError as error:
-            if error.code != "group_not_found":
-                raise
+        lag = await questions.ask("lags", _if_there(q.groups.lag(group.group_id)))
+        if lag is not None:
+            lags[group.group_id] = lag.total_lag
     return lags
+
+
+async def _if_there(reply: Awaitable[T]) -> T | None:
+    """The reply about something that may have been deleted meanwhile."""
+    try:
+        return await reply
+    except GoQueueError as error:
+        if error.code not in ("topic_not_found", "group_not_found"):
+            raise
+        return None
 
 
 # The bundle
@@ -164,12 +232,25 @@ def _settings() -> object:
 
 
 def _write_bundle(path: str, content: bytes) -> None:
+    """Write a new file that only its owner may read; nothing is left of one that is not whole."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY)
     except FileExistsError as error:
         raise click.UsageError(f"{path} exists already; choose another name") from error
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+    except (OSError, ValueError) as error:
+        raise _unwritten(path, error) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            Path(path).unlink()
+        raise _unwritten(path, error) from error
+
+
+def _unwritten(path: str, error: Exception) -> Failure:
+    reason = error.strerror if isinstance(error, OSError) else error
+    return Failure(printable(f"the bundle {path} was not written: {reason}"), code="not_written")
 
 
 # The report
@@ -214,24 +295,28 @@ def _counted(problems: int, warnings: int) -> str:
 @output_option
 def doctor(bundle: str | None, interval: str, output: Output, *, is_strict: bool) -> ExitCode:
     """Examine a node: readiness, damage, disk space, file descriptors, slow syncs, load, clock,
-    groups without members, dead letters, delayed messages and settings.
+    groups that nobody consumes, dead letters, delayed messages, schedules, certificates, the
+    cluster and settings.
 
-    Exit code 1 means a problem, 3 that the node was not reached.
+    What the node does not answer is reported, and the rest is examined all the same. Exit code 1
+    means a problem, 3 that the node was not reached.
     """
     apart_s = min(read_duration("interval", interval) / SECOND, 3600.0)
     examined = run_session(lambda session: collect(session, apart_s))
     findings = diagnose(examined.facts)
-    if bundle is not None:
-        _write_bundle(bundle, bundle_of(examined.texts, findings, examined.facts.now))
     if output.is_table:
         draw_findings(findings)
-        if bundle is not None:
-            print(printable(f"wrote {bundle} at {shown_time(examined.facts.now)}"))
     else:
         document: dict[str, object] = {
             "server": examined.facts.server,
             "findings": msgspec.to_builtins(findings),
         }
         write_items(document, "findings", output)
+    if bundle is not None:
+        # What was found is on the screen by now, whatever becomes of the file.
+        sys.stdout.flush()
+        _write_bundle(bundle, bundle_of(examined.texts, findings, examined.facts.now))
+        if output.is_table:
+            print(printable(f"wrote {bundle} at {shown_time(examined.facts.now)}"))
     bad = {Level.PROBLEM, Level.WARNING} if is_strict else {Level.PROBLEM}
     return ExitCode.FAILED if any(each.level in bad for each in findings) else ExitCode.DONE

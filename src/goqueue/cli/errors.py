@@ -6,6 +6,7 @@ the names that the request was about. With a machine's output format the same fa
 on standard error: `error`, `code`, `hint` and `exit_code`.
 """
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -13,7 +14,7 @@ import click
 
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.output import printable
-from goqueue.client import GoQueueError, ServerUnreachable
+from goqueue.client import GoQueueError, ServerUnreachable, TlsError
 
 __all__ = [
     "Failure",
@@ -26,18 +27,25 @@ __all__ = [
     "tell",
 ]
 
+# Answered by what stands before a node; it says so itself with a reason, as status 503.
+_GATEWAY_STATUSES = (502, 504)
+_OPENSSL = re.compile(r"\[SSL: [A-Z0-9_]+\] | \(_ssl\.c:[0-9]+\)")
+_NOT_HTTP = "the answer is not HTTP"
 _LOOPBACK = ("://127.", "://localhost", "://[::1]")
 _HINTS = {
     "already_delivered": "it can no longer be cancelled",
     "group_not_found": "see: goqueue group list",
+    "message_not_found": "see: goqueue delayed list {topic}",
     "partition_not_found": "see: goqueue topic partitions {topic}",
-    "permission_denied": "the API key does not allow this; use another one with --api-key",
+    "permission_denied": "goqueue whoami shows the key and its roles; another one: --api-key-file",
     "route_not_found": "the server is older than this program, or not a GoQueue server",
+    "schedule_exists": "see: goqueue schedule list",
+    "schedule_not_found": "see: goqueue schedule list",
     "topic_exists": "see: goqueue topic describe {topic}",
     "topic_not_found": "see: goqueue topic list; create it with: goqueue topic create {topic}",
     "trace_not_found": "only the newest traces are kept; see: goqueue trace list",
     "transaction_not_found": "it has ended or never existed; see: goqueue txn list",
-    "unauthenticated": "provide an API key with --api-key, GOQUEUE_API_KEY or a context",
+    "unauthenticated": "provide an API key with --api-key-file, GOQUEUE_API_KEY or a context",
 }
 # Shorter than what the API says, where the name is known.
 _SENTENCES = {
@@ -45,6 +53,8 @@ _SENTENCES = {
     "topic_exists": 'topic "{topic}" already exists',
     "topic_not_found": 'topic "{topic}" does not exist',
 }
+# What the client adds to a refusal of the key that it was given.
+_NAMED_KEY = " The key"
 _UNNAMED = {"group": "GROUP", "topic": "TOPIC"}
 _SUGGESTED_MAX = 3
 
@@ -79,9 +89,28 @@ class ServerNotReached(Failure):
 
 def as_failure(error: GoQueueError, server: str, *, near: Iterable[str] = ()) -> Failure:
     """The end of a command that met this error; `near` are names that may have been meant."""
+    if isinstance(error, TlsError):
+        return ServerNotReached(_as_flags(_trim(error.sentence)), code=error.code)
     if isinstance(error, ServerUnreachable):
-        return ServerNotReached(_trim(error.sentence), code=error.code, hint=_where(server))
+        return ServerNotReached(
+            _as_flags(_without_library(_trim(error.sentence))),
+            code=error.code,
+            hint=_where(error.sentence, server),
+        )
+    if error.code == "response_invalid":
+        hint = f"is {server} a GoQueue node, or is there a proxy in between?"
+        return ServerRefusal(_trim(error.sentence), code=error.code, hint=hint)
+    if error.code == "broker_unavailable" and error.status in _GATEWAY_STATUSES:
+        hint = f"the gateway at {server} does not reach the node behind it; try again"
+        return ServerRefusal(_trim(error.sentence), code=error.code, hint=hint)
     return explained(error.code, error.sentence, error.details, near=near)
+
+
+def _as_flags(sentence: str) -> str:
+    """The sentence with flags in place of the arguments of the SDK."""
+    for argument in ("ca_file", "client_cert", "client_key"):
+        sentence = sentence.replace(argument, f"--{argument.replace('_', '-')}")
+    return sentence
 
 
 def explained(
@@ -92,6 +121,10 @@ def explained(
     near: Iterable[str] = (),
 ) -> ServerRefusal:
     """A refusal in the words of the command line."""
+    if code == "unauthenticated" and _NAMED_KEY in sentence:
+        named = _trim(sentence.partition(_NAMED_KEY)[2]).replace(" comes from ", " from ", 1)
+        words = f"the server does not accept the key{named}"
+        return ServerRefusal(words, code=code, hint="it is unknown, revoked or expired")
     names = {**_UNNAMED, **_typed_names(), **(details or {})}
     hint = _HINTS.get(code)
     is_named = code in _SENTENCES and names.keys() & (details or {}).keys()
@@ -128,7 +161,18 @@ def tell(sentence: str) -> None:
     print(f"goqueue: {printable(sentence)}", file=sys.stderr, flush=True)
 
 
-def _where(server: str) -> str:
+def _without_library(sentence: str) -> str:
+    """Without the names and line numbers that OpenSSL adds."""
+    return _OPENSSL.sub("", sentence)
+
+
+def _where(sentence: str, server: str) -> str:
+    if "SSL: WRONG_VERSION_NUMBER" in sentence:
+        return f"{server} does not speak TLS: use http://"
+    if "CERTIFICATE_VERIFY_FAILED" in sentence:
+        return "its certificate is not trusted on this machine"
+    if _NOT_HTTP in sentence:
+        return f"is {server} a GoQueue node?"
     if any(mark in server for mark in _LOOPBACK):
         return "is a server running? start one with: goqueue dev"
     return f"is {server} the right address? choose another with --server or --context"

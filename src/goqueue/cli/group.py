@@ -13,6 +13,7 @@ import msgspec
 from goqueue.cli.client import Session, ask, run_session
 from goqueue.cli.options import (
     Output,
+    Whole,
     complete_topics,
     confirm,
     force_option,
@@ -80,23 +81,29 @@ def draw_group(group: GroupDescription, lag: int | None) -> None:
         ("state", group.state),
         ("mode", group.mode),
         ("protocol", group.protocol),
+        *(() if group.rebalance_state is None else (("rebalance", group.rebalance_state),)),
         ("generation", str(group.generation)),
         ("topics", ", ".join(group.topics)),
         ("lag", "-" if lag is None else str(lag)),
         ("created", shown_time(group.created_at)),
     ]
+    if group.last_received_at is not None:
+        facts.append(("last received", f"{shown_time(group.last_received_at)} (to the hour)"))
     console().print(table(("FIELD", "VALUE"), facts))
+    is_moving = any(each.revoking_partitions for each in group.members)
     rows = [
         (
             each.member_id,
             each.client_id,
             ", ".join(each.assigned_partitions),
+            *((", ".join(each.revoking_partitions) or "-",) if is_moving else ()),
             each.in_flight,
             shown_time(each.last_heartbeat),
         )
         for each in group.members
     ]
-    headings = ("MEMBER", "CLIENT", "PARTITIONS", "IN FLIGHT", "LAST HEARTBEAT")
+    more = ("TO REVOKE",) if is_moving else ()
+    headings = ("MEMBER", "CLIENT", "PARTITIONS", *more, "IN FLIGHT", "LAST HEARTBEAT")
     draw(headings, rows, empty="no members")
 
 
@@ -305,14 +312,14 @@ def delete_command(group: str, output: Output, *, is_forced: bool) -> None:
 @click.option(
     "-p",
     "--partition",
-    type=click.IntRange(0),
+    type=Whole(0),
     metavar="N",
     help="Only this partition.  [default: all]",
 )
 @click.option("--to-earliest", is_flag=True, help="To the oldest message.")
 @click.option("--to-latest", is_flag=True, help="After the newest message.")
 @click.option("--to-timestamp", metavar="TIME", help="To a timestamp, or a duration ago (15m).")
-@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
+@click.option("--to-offset", type=Whole(0), metavar="N", help="To this offset.")
 @click.option("--dry-run", is_flag=True, help="Show the new offsets without changing anything.")
 @force_option
 @server_options

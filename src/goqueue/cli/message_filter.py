@@ -6,18 +6,32 @@ key or a header must match all of it, that of a value any part.
 
 JSON conditions are `PATH`, or `PATH OP VALUE`. A path is `$` or nothing, then any of `.name`,
 `["any name"]`, `[0]` and `[*]` (every element of a list, or every value of an object). The
-operators are `=`, `!=`, `<`, `<=`, `>`, `>=` and `~` (a pattern, found anywhere). The value is
-JSON, or plain text if it is none. A condition holds if it holds for any value that the path finds;
-a bare path holds if it finds any. Values of different types are never equal and have no order; text
-is compared with text. A message that is not JSON matches no condition.
+operators are `=`, `!=`, `<`, `<=`, `>`, `>=` and `~` (a pattern, found anywhere); `==` and `=~` are
+other spellings of the first and the last. The value is JSON, or plain text if it is none. A
+condition holds if it holds for any value that the path finds; a bare path holds if it finds any.
+Values of different types are never equal and have no order; text is compared with text. A message
+that is not JSON matches no condition.
+
+The hard part is a pattern that backtracks for longer than anybody lives, in C code that the event
+loop cannot interrupt. `re` does look for signals while it searches, so a timer of processor time
+ends it: a message whose filters take longer than a second ends the command, which names it. Not in
+a child process: that would copy every value for the sake of a pattern that nobody wants to finish.
+Processor time, so that a busy machine or a stopped process changes nothing.
 """
 
+import functools
+import itertools
 import re
+import signal
+import types
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, AnyStr, NoReturn
 
 import click
 import msgspec
+
+from goqueue.cli.errors import Failure
 
 if TYPE_CHECKING:
     from goqueue.client.message import Message
@@ -26,9 +40,11 @@ __all__ = ["MessageFilter", "json_condition", "read_filter"]
 
 # A message that matches many nested lists is not searched for ever.
 _VALUES_MAX = 10_000
-_CONDITION = re.compile(
-    r"(?P<path>(?:[^=!<>~\[\]]|\[[^\]]*\])*?)\s*(?P<op>!=|<=|>=|=|<|>|~)(?P<value>.*)", re.DOTALL
-)
+# Of processor time, for all filters on one message.
+_MATCH_S_MAX = 1.0
+_OPERATOR = re.compile(r"==|!=|<=|>=|=~|=|<|>|~")
+_OPERATOR_CHARACTERS = frozenset("=!<>~")
+_SPELLINGS = {"==": "=", "=~": "~"}
 _STEP = re.compile(
     r"""\.?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)|\[(?:(?P<index>-?[0-9]{1,9})|(?P<any>\*)|(?P<quoted>"(?:[^"\\]|\\.)*"))\]"""
 )
@@ -48,7 +64,33 @@ class MessageFilter:
         return not self._conditions
 
     def matches(self, message: "Message") -> bool:
-        return all(condition(message) for condition in self._conditions)
+        """Whether all conditions hold; one that takes too long is the end of the command."""
+        _watch_time()
+        signal.setitimer(signal.ITIMER_VIRTUAL, _MATCH_S_MAX)
+        try:
+            return all(condition(message) for condition in self._conditions)
+        except _TooSlow as error:
+            raise Failure(
+                f"the filters need more than {_MATCH_S_MAX:g} s for message "
+                f"{message.partition}:{message.offset}",
+                code="filter_too_slow",
+                hint="avoid patterns such as (a+)+b, which try every way to split a text",
+            ) from error
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+class _TooSlow(Exception):
+    """The time of a message is over."""
+
+
+@functools.cache
+def _watch_time() -> None:
+    signal.signal(signal.SIGVTALRM, _end_match)
+
+
+def _end_match(_number: int, _frame: types.FrameType | None) -> NoReturn:
+    raise _TooSlow
 
 
 def read_filter(
@@ -72,9 +114,19 @@ def read_filter(
 
 def _pattern(flag: str, text: str) -> re.Pattern[bytes]:
     try:
-        return re.compile(text.encode(errors="surrogateescape"))
-    except re.error as error:
-        raise click.UsageError(f"{flag} {text!a} is not a regular expression: {error}") from error
+        return _compiled(text.encode(errors="surrogateescape"), text)
+    except ValueError as error:
+        raise click.UsageError(f"{flag} {error}") from error
+
+
+def _compiled(pattern: AnyStr, text: str) -> re.Pattern[AnyStr]:
+    try:
+        with warnings.catch_warnings():
+            # Of constructs that may mean something else in a later Python.
+            warnings.simplefilter("ignore")
+            return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{text!a} is not a regular expression: {error}") from error
 
 
 def _key_matches(pattern: re.Pattern[bytes]) -> Matches:
@@ -115,31 +167,59 @@ def _json_matches(holds: Callable[[object], bool]) -> Matches:
 
 def json_condition(text: str) -> Callable[[object], bool]:
     """A function that tells whether the condition holds for a document."""
-    found = _CONDITION.fullmatch(text)
-    path = _read_path((found["path"] if found else text).strip())
-    if found is None:
+    path, end = _read_path(text.strip())
+    rest = text.strip()[end:].lstrip()
+    if not rest:
         return lambda document: any(True for _ in _values(document, path))
-    compare = _comparison(found["op"], found["value"].strip())
+    operator, value = _read_comparison(rest)
+    compare = _comparison(operator, value)
     return lambda document: any(compare(value) for value in _values(document, path))
 
 
-def _read_path(text: str) -> tuple[Step, ...]:
-    rest = text.removeprefix("$")
+def _read_path(text: str) -> tuple[tuple[Step, ...], int]:
+    """The steps of the path that the text begins with, and where it ends."""
+    position = start = 1 if text.startswith("$") else 0
     steps: list[Step] = []
-    position = 0
-    while position < len(rest):
-        found = _STEP.match(rest, position)
-        is_bare = found is not None and found["name"] is not None and rest[position] != "."
-        if found is None or (is_bare and position):
-            raise ValueError("a path is like $.customer.id, items[0].name or items[*].price")
+    while position < len(text):
+        found = _STEP.match(text, position)
+        is_bare = found is not None and found["name"] is not None and text[position] != "."
+        if found is None or (is_bare and (position > start or start)):
+            break
         position = found.end()
         if found["name"] is not None:
             steps.append(found["name"])
         elif found["quoted"] is not None:
-            steps.append(msgspec.json.decode(found["quoted"], type=str))
+            steps.append(_quoted(found["quoted"]))
         else:
             steps.append(None if found["any"] else int(found["index"]))
-    return tuple(steps)
+    following = text[position:].lstrip()
+    if (following and following[0] not in _OPERATOR_CHARACTERS) or not text:
+        raise ValueError(
+            "a condition is a path such as $.customer.id, items[0].name or items[*].price, "
+            "or a path, an operator and a value"
+        )
+    return tuple(steps), position
+
+
+def _quoted(text: str) -> str:
+    try:
+        return msgspec.json.decode(text, type=str)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{text!a} is not a JSON string") from error
+
+
+def _read_comparison(text: str) -> tuple[str, str]:
+    """The operator that the text begins with, and the value behind it."""
+    found = _OPERATOR.match(text)
+    rest = "" if found is None else text[found.end() :]
+    # Whoever writes `=>` does not mean to compare with ">...": such a value needs a space.
+    is_longer = found is not None and found[0][-1] != "~" and rest[:1] in _OPERATOR_CHARACTERS
+    if found is None or is_longer:
+        wrong = "".join(itertools.takewhile(_OPERATOR_CHARACTERS.__contains__, text))
+        raise ValueError(f"{wrong} is not an operator; use = != < <= > >= or ~")
+    if not rest.strip():
+        raise ValueError(f'no value follows {found[0]}; an empty text is ""')
+    return _SPELLINGS.get(found[0], found[0]), rest.strip()
 
 
 def _values(document: object, path: tuple[Step, ...]) -> Iterator[object]:
@@ -166,10 +246,7 @@ def _below(value: object, step: Step) -> Sequence[object]:
 
 def _comparison(operator: str, text: str) -> Callable[[object], bool]:
     if operator == "~":
-        try:
-            pattern = re.compile(text)
-        except re.error as error:
-            raise ValueError(f"{text!a} is not a regular expression: {error}") from error
+        pattern = _compiled(text, text)
         return lambda value: pattern.search(_worded(value)) is not None
     try:
         wanted = msgspec.json.decode(text)

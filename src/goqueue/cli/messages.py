@@ -66,6 +66,7 @@ async def read_merged(
     pages: list[deque[PageMessage]] = [deque() for _ in readers]
     page_size = _PAGE if limit is None or is_wanted is not None else min(limit, _PAGE)
     count = 0
+    breath = _Breath()
     async with asyncio.TaskGroup() as tasks:
         for reader, page in zip(readers, pages, strict=True):
             tasks.create_task(_fill(reader, page, page_size))
@@ -78,6 +79,8 @@ async def read_merged(
         if is_wanted is None or is_wanted(item.message):
             yield item
             count += 1
+        if is_wanted is not None:
+            await breath.take()
         if not pages[first]:
             await _fill(readers[first], pages[first], page_size)
     for reader, page in zip(readers, pages, strict=True):
@@ -92,6 +95,22 @@ async def _fill(reader: "PageReader", page: "deque[PageMessage]", page_size: int
         page.extend(item for item in items if item.message.offset < reader.end)
         if not items and reader.offset <= before:
             break
+
+
+_BREATH_S = 0.05
+
+
+class _Breath:
+    """Lets the event loop run now and then during long filtering, so that Ctrl-C is heard."""
+
+    def __init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._next = self._clock() + _BREATH_S
+
+    async def take(self) -> None:
+        if self._clock() >= self._next:
+            await asyncio.sleep(0)
+            self._next = self._clock() + _BREATH_S
 
 
 _PAUSE_S = 0.25
@@ -147,7 +166,7 @@ async def follow(
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(_read_on(each, pages, outage)) for each in readers]
         running.append(tasks.create_task(_end(pages, stop)))
-        await _drain(pages, sink, limit, is_wanted)
+        await _drain(pages, sink, limit, stop, is_wanted)
         for task in running:
             task.cancel()
 
@@ -177,6 +196,7 @@ async def _drain(
     pages: "Pages",
     sink: "Callable[[Sequence[PageMessage]], None]",
     limit: int | None,
+    stop: Stop,
     is_wanted: "Callable[[Message], bool] | None",
 ) -> None:
     left = limit
@@ -185,11 +205,26 @@ async def _drain(
         if items is None:
             return
         if is_wanted is not None:
-            items = [item for item in items if is_wanted(item.message)]
+            items = await _wanted(items, stop, is_wanted)
         shown = items if left is None else items[:left]
         sink(shown)
         if left is not None:
             left -= len(shown)
+
+
+async def _wanted(
+    items: "Sequence[PageMessage]", stop: Stop, is_wanted: "Callable[[Message], bool]"
+) -> "list[PageMessage]":
+    """Those that are wanted, of those that were examined before `stop` was asked for."""
+    breath = _Breath()
+    found = []
+    for item in items:
+        if is_wanted(item.message):
+            found.append(item)
+        await breath.take()
+        if stop.is_asked:
+            break
+    return found
 
 
 class Printer:

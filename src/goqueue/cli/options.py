@@ -23,6 +23,7 @@ __all__ = [
     "NotConfirmed",
     "Output",
     "Place",
+    "Whole",
     "complete_groups",
     "complete_topics",
     "confirm",
@@ -33,6 +34,7 @@ __all__ = [
     "limit_option",
     "output_option",
     "place_argument",
+    "read_name",
     "read_place",
     "server_options",
     "skip_option",
@@ -148,6 +150,29 @@ def _is_local_by_default() -> bool:
     return os.environ.get(_LOCAL_TIME_VARIABLE, "") not in ("", "0", "false")
 
 
+class Whole(click.IntRange):
+    """A whole number within bounds; they are told when they are crossed, not in the help."""
+
+    name = "n"
+
+    def _describe_range(self) -> str:
+        return ""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        try:
+            number = int(str(value))
+        except ValueError:
+            self.fail(f"{value!a} is not a whole number", param, ctx)
+        least, most = self.min, self.max
+        if least is not None and number < least:
+            self.fail(f"{number} is less than {int(least)}", param, ctx)
+        if most is not None and number > most:
+            self.fail(f"{str(number)[:40]} is more than {int(most)}", param, ctx)
+        return number
+
+
 class Place(NamedTuple):
     """Where a message is in its topic; written `PARTITION:OFFSET`."""
 
@@ -179,12 +204,26 @@ def place_argument(decorated: Decorated) -> Decorated:
 
 def topic_argument(decorated: Decorated) -> Decorated:
     """Give a command the argument TOPIC; it arrives as `topic`."""
-    return click.argument("topic", shell_complete=complete_topics)(decorated)
+    return click.argument("topic", callback=read_name, shell_complete=complete_topics)(decorated)
 
 
 def group_argument(decorated: Decorated) -> Decorated:
     """Give a command the argument GROUP; it arrives as `group`."""
-    return click.argument("group", shell_complete=complete_groups)(decorated)
+    return click.argument("group", callback=read_name, shell_complete=complete_groups)(decorated)
+
+
+def read_name(_: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    """The name of a topic or a group: an empty one would be part of another path of the API."""
+    from goqueue.model import Refused, check_name
+
+    if given is None:
+        return None
+    try:
+        return check_name(given, "")
+    except Refused as refused:
+        what = (parameter.name or "").upper()
+        rules = "1 to 249 characters from A-Z a-z 0-9 . _ -"
+        raise click.UsageError(f"{what} {given[:100]!a} is not a name: {rules}") from refused
 
 
 def complete_topics(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -201,6 +240,7 @@ def complete_groups(context: click.Context, _: click.Parameter, incomplete: str)
 
 # Click shares `meta` between a command and the groups around it.
 _SERVER_FLAGS = "goqueue.server"
+_SWITCH = "allow-plaintext"
 
 
 def server_options(decorated: Decorated) -> Decorated:
@@ -208,7 +248,17 @@ def server_options(decorated: Decorated) -> Decorated:
     flags = (
         ("-s", "--server", "URL", f"Server URL.  [default: {DEFAULT_SERVER}]"),
         ("-c", "--context", "NAME", "Saved server and key to use; see goqueue context."),
-        ("", "--api-key", "KEY", "API key."),
+        (
+            "",
+            "--api-key",
+            "KEY",
+            "API key; other users can see flags: better -, which reads it from standard input.",
+        ),
+        ("", "--api-key-file", "FILE", "File with the API key."),
+        ("", "--ca-file", "FILE", "Authorities (PEM) that sign the certificate of the server."),
+        ("", "--client-cert", "FILE", "Certificate (PEM) to show to the server."),
+        ("", "--client-key", "FILE", "Private key (PEM) of the certificate."),
+        ("", "--allow-plaintext", "true|false", "Send the key also where others can read it."),
         ("", "--timeout", "TIME", "How long to wait for a response: 5s, 2m.  [default: 30s]"),
     )
     for short, long, metavar, words in reversed(flags):
@@ -221,6 +271,9 @@ def server_options(decorated: Decorated) -> Decorated:
             is_first=name == "server",
             expose_value=False,
             callback=_keeping(name),
+            # A bare switch means true.
+            is_flag=False,
+            flag_value="true" if name == _SWITCH else None,
             help=words,
         )
         decorated = option(decorated)
@@ -246,7 +299,7 @@ def limit_option(counted: str) -> Callable[[Decorated], Decorated]:
     return click.option(
         "-n",
         "--limit",
-        type=click.IntRange(1),
+        type=Whole(1),
         default=100,
         show_default=True,
         metavar="N",
@@ -258,7 +311,7 @@ def skip_option(counted: str) -> Callable[[Decorated], Decorated]:
     """Give a command `--skip`, of what is counted; it arrives as `skip`."""
     return click.option(
         "--skip",
-        type=click.IntRange(0),
+        type=Whole(0),
         default=0,
         metavar="N",
         help=f"Number of {counted} to skip.",

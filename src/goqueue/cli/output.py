@@ -33,6 +33,7 @@ __all__ = [
     "printable",
     "progress",
     "show",
+    "show_all",
     "shown_duration",
     "shown_time",
     "sized",
@@ -51,7 +52,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _NOT_PLAIN = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 
 # JSON may hold these as they are, but a terminal would act on them: DEL and the C1 controls.
-_CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
+_CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]")
 
 
 def printable(text: str) -> str:
@@ -70,7 +71,7 @@ def cut(text: str, width: int) -> str:
 
 
 def encode(document: object) -> bytes:
-    """One line of JSON without any control character."""
+    """One line of JSON without any control character, nor another character that ends a line."""
     return _CONTROLS.sub(_escape, msgspec.json.encode(document))
 
 
@@ -211,6 +212,7 @@ def progress(words: str, total_bytes: int) -> Iterator[Advance]:
 
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Reply(msgspec.Struct, Generic[T], frozen=True, eq=False):
@@ -233,6 +235,23 @@ def show(reply: Reply[T], output: Output, drawing: Callable[[T], None], *, items
         write_items(document, items, output)
     else:
         write_document(document, output)
+
+
+def show_all(
+    reply: Reply[tuple[S, ...]], output: Output, drawing: Callable[[tuple[S, ...]], None], name: str
+) -> None:
+    """The same for a list that came in pages: the last body, with all that the others had."""
+    if output.is_table:
+        drawing(reply.value)
+        return
+    document = msgspec.json.decode(reply.body)
+    if len(reply.value) > len(document[name]):
+        found = [msgspec.to_builtins(each) for each in reply.value]
+        document[name] = [
+            {field: value for field, value in each.items() if value is not None} for each in found
+        ]
+        document["count"] = len(found)
+    write_items(document, name, output)
 
 
 def draw(headings: Sequence[str], rows: Sequence[Sequence[str | int]], *, empty: str) -> None:

@@ -20,7 +20,13 @@ import msgspec
 from goqueue.cli.client import Session, run_session
 from goqueue.cli.errors import as_failure, tell
 from goqueue.cli.exit_codes import ExitCode
-from goqueue.cli.options import Output, output_option, server_options, topic_argument
+from goqueue.cli.options import (
+    Output,
+    Whole,
+    output_option,
+    server_options,
+    topic_argument,
+)
 from goqueue.cli.output import write_items
 from goqueue.cli.produce_input import (
     DraftInvalid,
@@ -35,10 +41,12 @@ from goqueue.cli.produce_input import (
 )
 from goqueue.cli.publishers import DraftPublisher, ProducerPublisher, Tally, produce_single
 from goqueue.cli.quantities import read_duration
+from goqueue.cli.schema_values import ValueEncoder
 from goqueue.cli.signals import Stop, stopped_by_signals
 from goqueue.client import GoQueueError
 from goqueue.client.message_drafts import MessageDraft
-from goqueue.model import Priority, format_duration
+from goqueue.model import Priority, format_duration, parse_time
+from goqueue.model.requests import Acks
 
 __all__ = [
     "Bar",
@@ -69,6 +77,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     raw: bool
     format: LineFormat | None
     file: str | None
+    acks: Acks = Acks.ALL
+    schema: str | None = None
 
 
 def read_flags(given: Mapping[str, object]) -> Flags:
@@ -119,7 +129,7 @@ def _common(flags: Flags) -> MessageDraft:
             partition=flags.partition,
             priority=None if flags.priority is None else read_priority(flags.priority),
             delay=None if flags.delay is None else _delay(flags.delay),
-            deliver_at=flags.deliver_at,
+            deliver_at=None if flags.deliver_at is None else _moment(flags.deliver_at),
         )
     except DraftInvalid as invalid:
         raise click.UsageError(str(invalid)) from invalid
@@ -127,6 +137,14 @@ def _common(flags: Flags) -> MessageDraft:
 
 def _delay(given: str) -> str:
     return format_duration(read_duration("delay", given))
+
+
+def _moment(given: str) -> str:
+    try:
+        parse_time(given)
+    except ValueError as error:
+        raise click.UsageError(f"--deliver-at {given[:100]!a}: {error}") from error
+    return given
 
 
 def _headers(given: tuple[str, ...]) -> dict[str, str]:
@@ -185,6 +203,9 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     descriptor: int
     pattern: Pattern
     output: Output
+    acks: Acks = Acks.ALL
+    # The subject whose latest version values are written with.
+    schema: str | None = None
 
 
 async def produce_bulk(session: Session, bulk: Bulk) -> ExitCode:
@@ -193,7 +214,8 @@ async def produce_bulk(session: Session, bulk: Bulk) -> ExitCode:
     await session.q.topics.describe(bulk.topic)
     tally = Tally()
     started = time.monotonic()
-    posting = DraftPublisher(session.q, bulk.topic, tally, keeps=not bulk.output.is_table)
+    keeps = not bulk.output.is_table
+    posting = DraftPublisher(session.q, bulk.topic, tally, keeps=keeps, acks=bulk.acks)
     with stopped_by_signals() as stop:
         try:
             await _send_all(session, bulk, tally, posting, stop)
@@ -218,7 +240,8 @@ async def _send_all(
 ) -> None:
     async with _fast_path(session, bulk, tally) as sending:
         with show_bar(bulk.topic, bulk.descriptor, tally) as bar:
-            await _send_lines(bulk, posting, sending, bar, stop)
+            encoder = None if bulk.schema is None else ValueEncoder(session.q, bulk.schema)
+            await _Lines(bulk, posting, sending, encoder).send(bar, stop)
 
 
 @contextlib.asynccontextmanager
@@ -230,7 +253,9 @@ async def _fast_path(
         yield None
         return
     async with session.patient_connection() as connection:
-        producer = connection.producer()
+        from goqueue.client.batch import ProducerConfig
+
+        producer = connection.producer(ProducerConfig(acks=bulk.acks))
         try:
             yield ProducerPublisher(producer, bulk.topic, tally)
         finally:
@@ -241,40 +266,57 @@ async def _fast_path(
                     await producer.close()
 
 
-async def _send_lines(
-    bulk: Bulk, posting: DraftPublisher, sending: ProducerPublisher | None, bar: Bar, stop: Stop
-) -> None:
-    lines = Lines()
-    async for piece in read_pieces(bulk.descriptor, stop):
-        for line in lines.feed(piece):
-            await _send_line(line, bulk.pattern, posting, sending)
-        # A line from an interactive writer is sent at once, not with a full request.
-        await posting.flush()
-        bar.advance(len(piece))
-    for line in [] if stop.is_asked else lines.end():
-        await _send_line(line, bulk.pattern, posting, sending)
-    await posting.flush()
-    if sending is not None:
-        await sending.flush()
+class _Lines:
+    """Reads lines, and sends each on its way."""
 
+    def __init__(
+        self,
+        bulk: Bulk,
+        posting: DraftPublisher,
+        sending: ProducerPublisher | None,
+        encoder: ValueEncoder | None,
+    ) -> None:
+        self._bulk = bulk
+        self._posting = posting
+        self._sending = sending
+        self._encoder = encoder
 
-async def _send_line(
-    line: Line, pattern: Pattern, posting: DraftPublisher, sending: ProducerPublisher | None
-) -> None:
-    if line.text is None:
-        await posting.note_invalid(line.number, "the line is too long")
-        return
-    try:
-        draft = read_draft(line.text, pattern)
-    except DraftInvalid as invalid:
-        await posting.note_invalid(line.number, str(invalid))
-        return
-    if draft is None:
-        return
-    if sending is None or draft.is_delayed:
-        await posting.add(line.number, draft)
-    else:
-        await sending.add(line.number, draft)
+    async def send(self, bar: Bar, stop: Stop) -> None:
+        lines = Lines()
+        async for piece in read_pieces(self._bulk.descriptor, stop):
+            for line in lines.feed(piece):
+                await self._send_line(line)
+            # A line from an interactive writer is sent at once, not with a full request.
+            await self._posting.flush()
+            bar.advance(len(piece))
+        for line in [] if stop.is_asked else lines.end():
+            await self._send_line(line)
+        await self._posting.flush()
+        if self._sending is not None:
+            await self._sending.flush()
+
+    async def _send_line(self, line: Line) -> None:
+        if line.text is None:
+            await self._posting.note_invalid(line.number, "the line is too long")
+            return
+        try:
+            draft = read_draft(line.text, self._bulk.pattern)
+            if draft is not None and self._encoder is not None:
+                draft = await self._encoder.encode(draft)
+        except DraftInvalid as invalid:
+            await self._posting.note_invalid(line.number, str(invalid))
+            return
+        except GoQueueError as error:
+            if error.code != "message_invalid":
+                raise
+            await self._posting.note_invalid(line.number, error.sentence)
+            return
+        if draft is None:
+            return
+        if self._sending is None or draft.is_delayed:
+            await self._posting.add(line.number, draft)
+        else:
+            await self._sending.add(line.number, draft)
 
 
 def _broken_off(error: GoQueueError, session: Session, tally: Tally) -> click.ClickException:
@@ -292,7 +334,11 @@ def _broken_off(error: GoQueueError, session: Session, tally: Tally) -> click.Cl
     "-k", "--key", metavar="KEY", help="Message key; messages with the same key stay in order."
 )
 @click.option(
-    "-p", "--partition", type=int, metavar="N", help="Partition.  [default: chosen by key]"
+    "-p",
+    "--partition",
+    type=Whole(0),
+    metavar="N",
+    help="Partition.  [default: chosen by key]",
 )
 @click.option("-H", "--header", multiple=True, metavar="K=V", help="Header; may be repeated.")
 @click.option("-d", "--delay", metavar="TIME", help="Deliver after a delay: 30s, 1h30m, 7d.")
@@ -304,6 +350,17 @@ def _broken_off(error: GoQueueError, session: Session, tally: Tally) -> click.Cl
         each.name.lower() for each in Priority if each.name.lower().startswith(text)
     ],
     help="critical, high, normal, low, background, or 0 to 4.",
+)
+@click.option(
+    "--acks",
+    type=click.Choice([each.value for each in Acks]),
+    default=Acks.ALL.value,
+    help="What to wait for: none (messages may be lost), leader or all.  [default: all]",
+)
+@click.option(
+    "--schema",
+    metavar="SUBJECT",
+    help="Values are JSON, written with the latest schema of SUBJECT.",
 )
 @click.option("--base64", is_flag=True, help="TEXT, KEY and text lines are base64.")
 @click.option(
@@ -331,12 +388,24 @@ def produce(**given: object) -> ExitCode:
     flags = read_flags(given)
     if flags.message is not None:
         draft = read_message(flags)
-        run_session(lambda session: produce_single(session, flags.topic, draft, flags.output))
+
+        async def send(session: Session) -> None:
+            framed = draft
+            if flags.schema is not None:
+                framed = await ValueEncoder(session.q, flags.schema).encode(draft)
+            await produce_single(session, flags.topic, framed, flags.output, flags.acks)
+
+        run_session(send)
         return ExitCode.DONE
     pattern = read_pattern(flags)
     with _opened(flags) as file:
         wanted = Bulk(
-            topic=flags.topic, descriptor=file.fileno(), pattern=pattern, output=flags.output
+            topic=flags.topic,
+            descriptor=file.fileno(),
+            pattern=pattern,
+            output=flags.output,
+            acks=flags.acks,
+            schema=flags.schema,
         )
         return run_session(lambda session: produce_bulk(session, wanted))
 

@@ -11,6 +11,7 @@ document there.
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,7 +28,7 @@ __all__ = ["main", "run"]
 # Where each command is, and its line in the list of commands: to show the list, none is imported.
 _COMMANDS = {
     "serve": ("goqueue.cli.serve", "Run a node."),
-    "dev": ("goqueue.cli.serve", "Run a node for local development; needs no flags."),
+    "dev": ("goqueue.cli.dev", "Run a node for local development; needs no flags."),
     "config": ("goqueue.cli.config", "Show and check the settings of a node."),
     "context": ("goqueue.cli.context", "Save servers and API keys under names."),
     "topic": ("goqueue.cli.topic", "Create, list, describe, alter and delete topics."),
@@ -37,9 +38,18 @@ _COMMANDS = {
     "group": ("goqueue.cli.group", "Inspect consumer groups and reset their offsets."),
     "dlq": ("goqueue.cli.dlq", "Inspect and redrive dead letters."),
     "delayed": ("goqueue.cli.delayed", "Inspect and cancel delayed messages."),
-    "schedule": ("goqueue.cli.schedule", "Publish messages again and again."),
+    "schedule": ("goqueue.cli.schedule", "Publish recurring messages, by interval or cron."),
+    "schema": ("goqueue.cli.schema", "Register schemas; check whether they may change."),
+    "key": ("goqueue.cli.key", "Create, list, rotate and revoke API keys."),
+    "acl": ("goqueue.cli.acl", "Allow and deny what keys may do."),
+    "tenant": ("goqueue.cli.tenant", "Create, suspend and delete tenants; show what they use."),
+    "quota": ("goqueue.cli.tenant", "Show and set the quotas of a tenant."),
+    "whoami": ("goqueue.cli.key", "Show which API key this program uses."),
+    "audit": ("goqueue.cli.audit", "Show who changed what."),
     "txn": ("goqueue.cli.txn", "Inspect open transactions; abort one that hangs."),
     "trace": ("goqueue.cli.trace", "Show what happened to a message, step by step."),
+    "cluster": ("goqueue.cli.cluster", "Inspect a cluster; forget nodes that are gone for good."),
+    "backup": ("goqueue.cli.backup", "Take backups of a node, and restore them."),
     "top": ("goqueue.cli.top", "Watch a node: rates, lag, delays, dead letters."),
     "doctor": ("goqueue.cli.doctor", "Say what is wrong with a node, and what to do."),
     "pipeline": ("goqueue.cli.pipeline", "Run and inspect data pipelines on Spark."),
@@ -48,6 +58,30 @@ _COMMANDS = {
     "version": ("goqueue.cli.version", "Show the versions of this program and of the server."),
     "completion": ("goqueue.cli.version", "Print a shell completion script."),
 }
+
+
+# The list of commands by what a person wants to do; a command of no section comes last.
+_SECTIONS = {
+    "Run and watch a node": ("dev", "serve", "config", "cluster", "top", "doctor", "bench", "log"),
+    "Topics and messages": (
+        "topic",
+        "produce",
+        "consume",
+        "schema",
+        "delayed",
+        "schedule",
+        "txn",
+        "trace",
+    ),
+    "Consumers": ("group", "dlq", "worker", "pipeline"),
+}
+_FIRST_STEPS = """\b
+First steps:
+  goqueue dev                              # in another terminal
+  goqueue topic create orders
+  goqueue produce orders -k customer-7 -m '{"id": 1}'
+  goqueue consume orders -g billing
+"""
 
 
 class _Program(click.Group):
@@ -73,22 +107,29 @@ class _Program(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, words) for name, (_, words) in _COMMANDS.items()])
+        listed = {name for names in _SECTIONS.values() for name in names}
+        others = tuple(name for name in _COMMANDS if name not in listed)
+        for title, names in {**_SECTIONS, "Other commands": others}.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, _COMMANDS[name][1]) for name in names])
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             code = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Caught here because click would call it failure (1), which means damage. What is
-            # still buffered goes nowhere, or the interpreter complains about it on its way out.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # Caught here because click would call it failure (1), which means damage.
+            _discard_output()
             return ExitCode.PIPE_CLOSED
         return code
 
 
-@click.command(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=_Program,
+    no_args_is_help=True,
+    epilog=_FIRST_STEPS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -100,7 +141,7 @@ class _Program(click.Group):
 @server_options
 @output_option
 def program(output: Output) -> None:
-    """GoQueue: one append-only log, read as a stream and as a queue."""
+    """GoQueue: a durable message broker. Each topic is a log, read as a stream and as a queue."""
 
 
 def _show_version(context: click.Context) -> None:
@@ -127,9 +168,34 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.INTERRUPTED
     except (click.ClickException, OSError, UnicodeEncodeError) as error:
         failed = _failed(error)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            # What was not written, such as to a full disk, never will be.
+            _discard_output()
         _report(failed, _asked_output(arguments))
         return failed.exit_code
     return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere, or the interpreter complains on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+# What click says of numbers, and what a person would.
+_CLICK_WORDS = (
+    (re.compile(r"is not a valid (?:integer|float)(?: range)?"), "is not a number"),
+    (re.compile(r"is not in the range x>=(\S+)"), r"is less than \1"),
+    (re.compile(r"is not in the range (\S+)<=x<=(\S+)"), r"is not from \1 to \2"),
+    (re.compile(r"is not in the range (\S+)<x<=(\S+)"), r"is not more than \1 and at most \2"),
+)
+
+
+def _plain(sentence: str) -> str:
+    for pattern, words in _CLICK_WORDS:
+        sentence = pattern.sub(words, sentence)
+    return sentence
 
 
 class _Failed(NamedTuple):
@@ -148,7 +214,7 @@ def _failed(error: Exception) -> _Failed:
     match error:
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else "goqueue"
-            sentence = error.format_message().rstrip(".")
+            sentence = _plain(error.format_message().rstrip(".")) + _longer_command(error)
             hint = f"see {path} --help"
             return _Failed(sentence, ExitCode.MISUSED, "usage", hint, [f"{sentence} ({hint})"])
         case click.ClickException():
@@ -168,6 +234,15 @@ def _failed(error: Exception) -> _Failed:
             return _Failed(f"{name}{error.strerror or error}", ExitCode.FAILED, "system")
         case _:
             raise AssertionError(error)
+
+
+def _longer_command(error: click.UsageError) -> str:
+    """The command that begins with what was typed; click looks for names of the same length."""
+    if not isinstance(error, click.NoSuchCommand) or error.possibilities or error.ctx is None:
+        return ""
+    names = getattr(error.ctx.command, "commands", ())
+    longer = [name for name in names if name.startswith(error.command_name)]
+    return f"; did you mean {longer[0]!r}?" if longer else ""
 
 
 def _asked_output(arguments: Sequence[str]) -> str:

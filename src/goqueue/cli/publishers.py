@@ -6,7 +6,6 @@ is the fast path. Both count what became of the lines in a `Tally`.
 Invariant: results are kept in the order of the lines, one for each.
 """
 
-import contextlib
 import sys
 from collections import deque
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from goqueue.cli.quantities import shown_time
 from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.client.message_drafts import MessageDraft, PublishResult, encode_draft
 from goqueue.model import Priority, parse_time
+from goqueue.model.requests import Acks
 
 if TYPE_CHECKING:
     from goqueue.client.batch import Receipt
@@ -65,9 +65,11 @@ class Tally:
         return f"{sent}, {self.failed} failed" if self.failed else sent
 
 
-async def produce_single(session: Session, topic: str, draft: MessageDraft, output: Output) -> None:
+async def produce_single(
+    session: Session, topic: str, draft: MessageDraft, output: Output, acks: Acks
+) -> None:
     """Publish one message and show its result."""
-    published = await session.ask(lambda q: q.publish_drafts(topic, [draft]))
+    published = await session.ask(lambda q: q.publish_drafts(topic, [draft], acks=acks))
     (result,) = published.value
     if not output.is_table:
         write_items(msgspec.json.decode(published.body), "results", output)
@@ -75,7 +77,8 @@ async def produce_single(session: Session, topic: str, draft: MessageDraft, outp
         raise explained(result.code, result.error)
     if output.is_table:
         due = f", due {shown_time(parse_time(result.deliver_at))}" if result.deliver_at else ""
-        print(printable(f"{topic} {result.partition}:{result.offset}{due}"))
+        place = f"{result.partition}:{result.offset}" if result.offset >= 0 else result.partition
+        print(printable(f"{topic} {place}{due}"))
 
 
 _MESSAGES_MAX = 1000
@@ -85,7 +88,10 @@ _BYTES_MAX = 4 * 1024 * 1024
 class DraftPublisher:
     """Gathers drafts and publishes them; with `keeps` all results are kept to be shown."""
 
-    def __init__(self, q: "Connection", topic: str, tally: Tally, *, keeps: bool) -> None:
+    def __init__(
+        self, q: "Connection", topic: str, tally: Tally, *, keeps: bool, acks: Acks
+    ) -> None:
+        self._acks = acks
         self._q = q
         self._topic = topic
         self._tally = tally
@@ -115,7 +121,8 @@ class DraftPublisher:
         waiting, self._waiting, self._size = self._waiting, [], 0
         if not waiting:
             return
-        results = await self._q.publish_drafts(self._topic, [encoded for _, encoded in waiting])
+        encoded = [each for _, each in waiting]
+        results = await self._q.publish_drafts(self._topic, encoded, acks=self._acks)
         for (number, _), result in zip(waiting, results, strict=True):
             self._settle(number, result)
 
@@ -133,8 +140,15 @@ _BEHIND_MAX = 20_000
 _LOOK_EVERY = 1_000
 
 
+def _ends_all(error: GoQueueError) -> bool:
+    return isinstance(error, ServerUnreachable) or error.code == "storage_full"
+
+
 class ProducerPublisher:
-    """Sends drafts and counts the result of each in the tally. Raises if the server is gone."""
+    """Sends drafts and counts the result of each in the tally.
+
+    Raises if the server is gone or full: every line that follows would be tried for as long.
+    """
 
     def __init__(self, producer: "Producer", topic: str, tally: Tally) -> None:
         self._producer = producer
@@ -152,20 +166,17 @@ class ProducerPublisher:
                 partition=draft.partition,
                 priority=int(Priority.NORMAL if draft.priority is None else draft.priority),
             )
-        except ServerUnreachable:
-            raise
         except GoQueueError as error:
+            if _ends_all(error):
+                raise
             self._tally.note_failed(number, describe(error.code, error.sentence))
             return
         self._open.append((number, receipt))
-        if len(self._open) % _LOOK_EVERY == 0:
+        if len(self._open) % _LOOK_EVERY == 0 or self._producer.failure is not None:
             await self._settle(down_to=_BEHIND_MAX)
 
     async def flush(self) -> None:
-        """Wait for every answer."""
-        with contextlib.suppress(GoQueueError):
-            # The same failure is found at its line below.
-            await self._producer.flush()
+        """Wait for every answer, in order: one that ends everything is not waited behind."""
         await self._settle(down_to=0)
 
     async def _settle(self, *, down_to: int) -> None:
@@ -174,10 +185,10 @@ class ProducerPublisher:
             number, receipt = self._open.popleft()
             try:
                 await receipt
-            except ServerUnreachable:
-                self._open.appendleft((number, receipt))
-                raise
             except GoQueueError as error:
+                if _ends_all(error):
+                    self._open.appendleft((number, receipt))
+                    raise
                 self._tally.note_failed(number, describe(error.code, error.sentence))
             else:
                 self._tally.note_sent()

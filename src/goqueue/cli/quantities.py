@@ -1,9 +1,8 @@
 """Times, durations and sizes as people type and read them.
 
-Every time is shown in one form, RFC 3339 to the millisecond, which the time flags also take. A
-duration may be typed in days and weeks, which the API does not have; it is sent in the API's form.
-A size is in binary units; decimal ones (`MB`) are taken too. What cannot be read is a ValueError
-whose text says what is expected; the caller names the flag.
+Every time is shown in one form, RFC 3339 to the millisecond, which the time flags also take. A size
+is in binary units; decimal ones (`MB`) are taken too. What cannot be read is a ValueError whose
+text says what is expected; the caller names the flag.
 
 Invariant: what `exact_duration` and `exact_size` show, the `parse_` functions read as the same
 number. Everything else that is shown is rounded down.
@@ -19,16 +18,15 @@ from goqueue.model import (
     HOUR,
     MILLISECOND,
     SECOND,
-    format_duration,
     format_time,
     parse_duration,
     parse_time,
+    plain_duration,
 )
 
 __all__ = [
     "exact_duration",
     "exact_size",
-    "parse_days",
     "parse_size",
     "read_duration",
     "read_time",
@@ -39,9 +37,6 @@ __all__ = [
 
 _MINUTE = 60 * SECOND
 _DAY = 24 * HOUR
-_WEEK = 7 * _DAY
-_DAYS = re.compile(r"(?:([0-9]{1,6})w)?(?:([0-9]{1,7})d)?(.*)", re.DOTALL)
-_DURATION_MAX = (1 << 63) - 1
 _SHOWN = (("d", _DAY), ("h", HOUR), ("m", _MINUTE), ("s", SECOND))
 _SHOWN_PARTS = 2
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -55,29 +50,10 @@ _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # Durations
 
 
-def parse_days(text: str) -> int:
-    """Nanoseconds of a duration such as `90s`, `1h30m`, `7d` or `2w3d12h`."""
-    found = _DAYS.fullmatch(text)
-    assert found is not None, "the last part takes everything"
-    weeks, days, rest = found.groups()
-    if weeks is None and days is None:
-        try:
-            return parse_duration(text)
-        except ValueError as error:
-            if "must be" not in str(error):
-                raise
-            raise ValueError("must be a duration such as 250ms, 30s, 1h30m or 7d") from error
-    total = int(weeks or 0) * _WEEK + int(days or 0) * _DAY
-    total += parse_duration(rest) if rest else 0
-    if total > _DURATION_MAX:
-        raise ValueError("longer than 292 years")
-    return total
-
-
 def read_duration(flag: str, text: str) -> int:
     """Nanoseconds of the duration of a flag; anything else is a usage error."""
     try:
-        return parse_days(text)
+        return parse_duration(text)
     except ValueError as error:
         raise click.UsageError(f"--{flag} {text!a}: {error}") from error
 
@@ -94,9 +70,7 @@ def shown_duration(duration: str | int) -> str:
 
 def exact_duration(duration_ns: int) -> str:
     """A duration that can be typed again: `7d`, `1h30m`, `250ms`."""
-    if duration_ns % SECOND:
-        return format_duration(duration_ns)
-    return _joined(_parts(duration_ns)) or "0s"
+    return plain_duration(duration_ns)
 
 
 def _parts(duration_ns: int) -> list[int]:
@@ -139,7 +113,7 @@ def shown_time(moment: dt.datetime | int | None) -> str:
 def read_time(flag: str, text: str, now_ns: int) -> str:
     """The time of a flag: RFC 3339, or a duration ago (`15m` is a quarter of an hour ago)."""
     try:
-        return format_time(now_ns - parse_days(text))
+        return format_time(now_ns - parse_duration(text))
     except ValueError:
         # It is a time, then, or nothing.
         pass
@@ -147,7 +121,7 @@ def read_time(flag: str, text: str, now_ns: int) -> str:
         return format_time(parse_time(text))
     except ValueError as error:
         words = f"--{flag} is neither a timestamp (2026-01-31T12:00:00Z) nor a duration (15m, 7d)"
-        raise click.UsageError(f"{words}: {error}") from error
+        raise click.UsageError(f"{words}: {text[:100]!a}") from error
 
 
 # Sizes

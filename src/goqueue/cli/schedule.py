@@ -9,6 +9,7 @@ import msgspec
 from goqueue.cli.client import ask
 from goqueue.cli.options import (
     Output,
+    Whole,
     confirm,
     force_option,
     limit_option,
@@ -92,7 +93,7 @@ def draw_run(ran: ScheduleRun) -> None:
 
 _NAME = click.argument("name", metavar="NAME")
 _TIMES = (
-    click.option("--every", metavar="DURATION", help="Tick every so often, such as 15m."),
+    click.option("--every", metavar="DURATION", help="Interval between ticks, such as 15m."),
     click.option(
         "--cron", metavar="EXPR", help="Tick when EXPR matches, such as '0 9 * * MON-FRI'."
     ),
@@ -104,13 +105,13 @@ _TIMES = (
         type=click.Choice(("latest", "skip", "all")),
         help="What to send of missed ticks.  [default: latest]",
     ),
-    click.option("--missed-max", type=click.IntRange(1, 100), help="At most N ticks with 'all'."),
+    click.option("--missed-max", type=Whole(1, 100), help="At most N ticks with 'all'."),
     click.option("--grace", metavar="DURATION", help="How late is missed.  [default: 1m]"),
     click.option("-k", "--key", metavar="KEY", help="Key of the message."),
     click.option(
         "-H", "--header", multiple=True, metavar="NAME=VALUE", help="Header; may be repeated."
     ),
-    click.option("-p", "--partition", type=click.IntRange(0), metavar="N", help="Partition."),
+    click.option("-p", "--partition", type=Whole(0), metavar="N", help="Partition."),
     click.option("--priority", metavar="PRIORITY", help="Priority: a name or 0 to 4."),
 )
 
@@ -162,7 +163,7 @@ def _options(given: dict[str, object]) -> ScheduleOptions:
 @server_options
 @output_option
 def schedule(output: Output) -> None:
-    """Publish messages again and again: every so often, or by a cron expression."""
+    """Publish recurring messages: every interval, or by a cron expression."""
 
 
 @schedule.command("create", short_help="Create a schedule.")

@@ -1,4 +1,4 @@
-"""`goqueue serve` and `goqueue dev`: run a node until it is told to stop.
+"""`goqueue serve`: run a node until it is told to stop.
 
 All problems of the settings are reported before an address is bound. SIGINT and SIGTERM stop the
 node: readiness fails, waiting requests end, running ones finish, logs are flushed, exit code 0.
@@ -17,19 +17,24 @@ import click
 import msgspec
 import uvloop
 
-from goqueue.cli.config import SettingsCommand, exit_with, given_settings, setting_options, tell
+from goqueue.cli.config import SettingsCommand, given_settings, setting_options, tell
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.runtime import (
     DataDirectoryUnusable,
     ExporterUnusable,
+    NobodyAdministers,
     ProcessLog,
+    RootKeyUnusable,
     Server,
+    TlsUnusable,
     configured_gateways,
+    forbid_memory_dumps,
+    keep_freed_memory,
     start_logging,
 )
-from goqueue.runtime.settings import Listener, Settings
+from goqueue.runtime.settings import Listener, Settings, clear_secrets
 
-__all__ = ["dev", "run_node", "serve"]
+__all__ = ["run_node", "serve"]
 
 
 # A collection looks at every lease and every position, of which there may be hundreds of
@@ -53,13 +58,20 @@ def run_node(settings: Settings, *, say: Say, ports_tried: int) -> int:
     tell(settings.warnings)
     gc.set_threshold(*_COLLECTOR)
     sys.setswitchinterval(_SWITCH_S)
+    keep_freed_memory()
     if settings.listeners.http is None:
         return _fail("listeners.http is off, and no other listener is enabled", ExitCode.MISUSED)
+    if settings.auth.is_enabled:
+        forbid_memory_dumps()
     log = start_logging(settings.log.level, settings.log.format)
     try:
         return uvloop.run(_run(settings, say, ports_tried, log))
     except (DataDirectoryUnusable, ExporterUnusable) as unusable:
         return _fail(str(unusable), ExitCode.FAILED)
+    except TlsUnusable as unusable:
+        return _fail(f"TLS cannot be used: {unusable}", ExitCode.MISUSED)
+    except RootKeyUnusable as unusable:
+        return _fail(str(unusable), ExitCode.MISUSED)
     finally:
         log.close()
 
@@ -74,18 +86,28 @@ async def _run(settings: Settings, say: Say, ports_tried: int, log: ProcessLog) 
     if isinstance(started, int):
         return started
     server, url = started
+    if settings.tls.is_enabled:
+        loop.add_signal_handler(signal.SIGHUP, server.reload_certificates)
+    # Why the node must not serve.
+    refused: asyncio.Future[str] = loop.create_future()
     async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(_announce(server, url, settings.broker.data_dir, say))
+        announcing = _announce(server, url, settings.broker.data_dir, say, refused)
+        serving = tasks.create_task(announcing)
         halted = tasks.create_task(server.wait_until_halted())
-        await asyncio.wait((halted, stop), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((halted, stop, refused), return_when=asyncio.FIRST_COMPLETED)
         code: int = ExitCode.DONE
+        if refused.done() and not halted.done():
+            _resolve(stop, "refused")
         if not halted.done():
             # A node may find while it stops that it cannot: that is no clean stop.
             ended = tasks.create_task(_stop(server, stop.result()))
             await asyncio.wait((halted, ended), return_when=asyncio.FIRST_COMPLETED)
             code = ended.result() if ended.done() else ExitCode.FAILED
+        if refused.done() and code == ExitCode.DONE:
+            code = _fail(refused.result(), ExitCode.MISUSED)
         if halted.done():
-            _break_off(halted.result(), log)
+            code = ExitCode.MISUSED if server.is_misconfigured else ExitCode.FAILED
+            _break_off(halted.result(), code, log)
         for task in (serving, halted):
             task.cancel()
     return code
@@ -104,17 +126,23 @@ async def _stop(server: Server, reason: str) -> int:
     return ExitCode.DONE
 
 
-def _break_off(reason: str, log: ProcessLog) -> NoReturn:
+def _break_off(reason: str, code: ExitCode, log: ProcessLog) -> NoReturn:
     """What the node knows can no longer be made durable, so nothing is flushed on the way out."""
     log.events("node_halted", reason=reason)
     log.close()
-    _fail(f"the node cannot continue: {reason}", ExitCode.FAILED)
+    _fail(f"the node cannot continue: {reason}", code)
     sys.stderr.flush()
-    os._exit(ExitCode.FAILED)
+    os._exit(code)
 
 
-async def _announce(server: Server, url: str, data_dir: str, say: Say) -> None:
-    await server.wait_until_serving()
+async def _announce(
+    server: Server, url: str, data_dir: str, say: Say, refused: "asyncio.Future[str]"
+) -> None:
+    try:
+        await server.wait_until_serving()
+    except NobodyAdministers as nobody:
+        refused.set_result(str(nobody))
+        return
     # What recovery left will mostly stay: the collector need not look at it again.
     gc.collect()
     gc.freeze()
@@ -146,7 +174,8 @@ async def _start(settings: Settings, ports_tried: int, log: ProcessLog) -> tuple
                 return _fail(f"cannot listen on {listener}: {reason}{hint}", ExitCode.FAILED)
             print(f"port {listener.port} is taken, trying the next one", file=sys.stderr)
         else:
-            return server, f"http://{Listener(host, port)}"
+            scheme = "https" if settings.tls.is_enabled else "http"
+            return server, f"{scheme}://{Listener(host, port)}"
     raise AssertionError("the last attempt returns")
 
 
@@ -155,44 +184,16 @@ def _fail(sentence: str, code: int) -> int:
     return code
 
 
-_PORTS_TRIED = 20
-_DEV_DIRECTORY = "./data"
-
-
 @click.command("serve", cls=SettingsCommand, short_help="Run a node.")
 @setting_options
 def serve() -> int:
     """Run a node in the foreground until INT or TERM."""
 
     settings = given_settings()
+    clear_secrets(os.environ)
     # JSON lines are for programs: `node_starting` has the address.
     say = _say_nothing if settings.log.format == "json" else _say
     return run_node(settings, say=say, ports_tried=1)
-
-
-@click.command("dev", short_help="Run a node for local development; needs no flags.")
-@click.option("--data-dir", default=_DEV_DIRECTORY, show_default=True, help="Data directory.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=8080,
-    show_default=True,
-    help="Port to listen on; if it is taken, the next free one.",
-)
-def dev(data_dir: str, port: int) -> int:
-    """Run a node that only this machine can reach. If the port is taken, use the next free one."""
-    from goqueue.runtime.settings import SettingsInvalid, load_settings
-
-    flags = {
-        "broker.datadir": data_dir,
-        "listeners.http": f"127.0.0.1:{port}",
-        "log.level": "warning",
-    }
-    try:
-        settings = load_settings(flags, {})
-    except SettingsInvalid as invalid:
-        exit_with(invalid)
-    return run_node(settings, say=_greet, ports_tried=_PORTS_TRIED)
 
 
 def _say(url: str, data_dir: str) -> None:
@@ -201,16 +202,3 @@ def _say(url: str, data_dir: str) -> None:
 
 def _say_nothing(_url: str, _data_dir: str) -> None:
     """For a log that programs read."""
-
-
-def _greet(url: str, data_dir: str) -> None:
-    lines = [
-        f"GoQueue is listening on {url}",
-        f"  data     {data_dir}",
-        f"  API      {url}/docs",
-        f"  try      goqueue -s {url} topic create orders",
-        f"           goqueue -s {url} produce orders -m 'hello'",
-        f"           goqueue -s {url} consume orders",
-        "  stop     Ctrl-C",
-    ]
-    print("\n".join(lines), flush=True)

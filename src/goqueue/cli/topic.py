@@ -5,6 +5,8 @@ description as JSON hold what their tables show: the sizes of `list` and the lan
 added to the body of the API.
 """
 
+import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, cast
 
@@ -12,6 +14,7 @@ import click
 import msgspec
 
 from goqueue.cli.client import Session, ask, run_session
+from goqueue.cli.errors import Failure
 from goqueue.cli.options import (
     Output,
     confirm,
@@ -23,6 +26,7 @@ from goqueue.cli.options import (
     wide_output_option,
 )
 from goqueue.cli.output import (
+    Reply,
     console,
     draw,
     printable,
@@ -39,7 +43,7 @@ from goqueue.cli.topic_values import (
     retention_hours,
     shown_setting,
 )
-from goqueue.client import GoQueueError, ServerUnreachable
+from goqueue.client import AlreadyDelivered, GoQueueError, NotFound, ServerUnreachable
 from goqueue.client.admin_replies import LaneStats, NodeStats, Partition, PartitionStart, Topic
 from goqueue.model.requests import SettingKind, TopicSetting
 
@@ -55,6 +59,7 @@ __all__ = [
     "draw_starts",
     "draw_topic",
     "list_topics",
+    "refuse_kept",
     "topic",
 ]
 
@@ -85,8 +90,13 @@ def draw_list(names: tuple[str, ...], stats: NodeStats | None, *, is_wide: bool 
     draw((*headings, "PUBLISHED", "CONSUMED") if is_wide else headings, rows, empty=empty)
 
 
-def draw_topic(topic: Topic, *, is_wide: bool = False) -> None:
-    """The topic; settings that can have one value only are shown in a wide table."""
+def draw_topic(
+    topic: Topic, partitions: tuple[Partition, ...] = (), *, is_wide: bool = False
+) -> None:
+    """The topic; settings that can have one value only are shown in a wide table.
+
+    With `partitions` also who keeps copies of them, if there are several.
+    """
     facts: list[tuple[str, str | int]] = [
         ("name", topic.name),
         ("partitions", topic.partitions),
@@ -101,6 +111,9 @@ def draw_topic(topic: Topic, *, is_wide: bool = False) -> None:
         if setting.name in config and (is_wide or not _is_reserved(setting))
     ]
     console().print(table(("FIELD", "VALUE"), [(name, str(value)) for name, value in facts]))
+    if any(len(each.replicas) > 1 for each in partitions):
+        draw_partitions(partitions)
+        return
     offsets = sorted(topic.partition_offsets.items())
     rows = [(number, ends.earliest, ends.latest + 1) for number, ends in offsets]
     draw(("PARTITION", "FIRST OFFSET", "NEXT OFFSET"), rows, empty="")
@@ -138,7 +151,7 @@ def draw_partitions(partitions: tuple[Partition, ...]) -> None:
     rows = [
         (
             each.partition,
-            each.leader,
+            each.leader or "none",
             ",".join(each.replicas),
             ",".join(each.isr),
             each.earliest_offset,
@@ -165,7 +178,8 @@ async def describe_topic(session: Session, topic: str, output: Output) -> None:
         document = msgspec.json.decode(described.body)
         write_document({**document, "lanes": msgspec.to_builtins(lanes)}, output)
         return
-    draw_topic(described.value, is_wide=output is Output.WIDE)
+    partitions = await session.q.topics.partitions(topic)
+    draw_topic(described.value, partitions, is_wide=output is Output.WIDE)
     if len({lane.priority for lane in lanes}) > 1:
         draw_lanes(lanes)
 
@@ -228,6 +242,7 @@ def list_command(output: Output) -> None:
 def describe_command(topic: str, output: Output) -> None:
     """Show the settings, sizes and offsets of TOPIC, and its priority lanes if several are used.
 
+    In a cluster also the leader of each partition, its replicas and which of them are in sync.
     -o wide also shows settings that can have one value only.
     """
     run_session(lambda session: describe_topic(session, topic, output))
@@ -337,13 +352,28 @@ _retention_option = click.option(
 @click.option(
     "-p", "--partitions", type=int, metavar="N", help="Number of partitions.  [default: 3]"
 )
+@click.option(
+    "--replication-factor",
+    type=int,
+    metavar="N",
+    help="Number of copies, each on another node.  [default: 3, at most one for each node]",
+)
+@click.option(
+    "--min-insync-replicas",
+    type=int,
+    metavar="N",
+    help="Number of copies that must have a message before it is acknowledged.  [default: 2 of 3]",
+)
 @_retention_option
 @_set_option
 @server_options
 @output_option
 def create_command(
     topic: str,
+    *,
     partitions: int | None,
+    replication_factor: int | None,
+    min_insync_replicas: int | None,
     retention: int | None,
     given: tuple[str, ...],
     output: Output,
@@ -351,7 +381,12 @@ def create_command(
     """Create TOPIC. Settings not given have the defaults of the server."""
     fields = {
         **read_settings(given),
-        **_given(num_partitions=partitions, retention_hours=retention),
+        **_given(
+            num_partitions=partitions,
+            retention_hours=retention,
+            replication_factor=replication_factor,
+            min_insync_replicas=min_insync_replicas,
+        ),
     }
     number = cast("int | None", fields.pop("num_partitions", None))
     settings = cast("NewTopicSettings", fields)
@@ -394,20 +429,36 @@ def delete_command(topic: str, output: Output, *, is_forced: bool) -> None:
     show(deleted, output, lambda _: print(f"deleted topic {printable(topic)}"))
 
 
+_delayed_option = click.option(
+    "--delayed",
+    "cancels_delayed",
+    is_flag=True,
+    help="Also cancel the pending delayed messages among them.",
+)
+
+
 @topic.command("trim", short_help="Delete messages before an offset or a time.")
 @topic_argument
 @click.argument("places", nargs=-1, metavar="[PARTITION:OFFSET]...")
 @click.option("--before", metavar="TIME", help="All older than a timestamp, or a duration (7d).")
+@_delayed_option
 @force_option
 @server_options
 @output_option
 def trim_command(
-    topic: str, places: tuple[str, ...], before: str | None, output: Output, *, is_forced: bool
+    topic: str,
+    places: tuple[str, ...],
+    before: str | None,
+    output: Output,
+    *,
+    cancels_delayed: bool,
+    is_forced: bool,
 ) -> None:
     """Delete the messages of TOPIC before PARTITION:OFFSET for good, or before a time.
 
-    The message at OFFSET is the first that is kept. Groups never get what is deleted. What a
-    delayed message or an open transaction still needs is kept.
+    The message at OFFSET is the first that is kept. Groups never get what is deleted. A partition
+    is deleted only up to its first pending delayed message or open transaction; then the exit code
+    is 1. With --delayed, such messages are cancelled first.
     """
     if bool(places) == (before is not None):
         raise click.UsageError("give either PARTITION:OFFSET, once per partition, or --before TIME")
@@ -416,55 +467,126 @@ def trim_command(
     if len(offsets) < len(places):
         raise click.UsageError("a partition is named twice")
     which = ", ".join(places) if moment is None else moment
-    confirm(f"Delete the messages of {topic!a} before {which}?", is_forced=is_forced)
-    run_session(lambda session: _trim(session, topic, offsets, moment, output))
+    also = " and cancel delayed ones" if cancels_delayed else ""
+    confirm(f"Delete the messages of {topic!a} before {which}{also}?", is_forced=is_forced)
+
+    async def work(session: Session) -> Reply[tuple[PartitionStart, ...]]:
+        if moment is not None:
+            offsets.update(await _offsets_at(session, topic, moment))
+        if cancels_delayed:
+            await _cancel_delayed(session, topic, offsets)
+        return await session.ask(lambda q: q.topics.trim(topic, offsets))
+
+    _show_starts(topic, run_session(work), output)
 
 
 @topic.command("purge", short_help="Delete all messages of a topic.")
 @topic_argument
+@_delayed_option
 @force_option
 @server_options
 @output_option
-def purge_command(topic: str, output: Output, *, is_forced: bool) -> None:
-    """Delete all messages of TOPIC for good; the topic, its settings and its groups stay."""
-    confirm(f"Delete all messages of {topic!a}?", is_forced=is_forced)
-    purged = ask(lambda q: q.topics.purge(topic))
-    show(purged, output, lambda starts: draw_starts(topic, starts), items="partitions")
+def purge_command(topic: str, output: Output, *, cancels_delayed: bool, is_forced: bool) -> None:
+    """Delete all messages of TOPIC for good; the topic, its settings and its groups stay.
+
+    A partition is deleted only up to its first pending delayed message or open transaction; then
+    the exit code is 1. With --delayed, pending delayed messages are cancelled first.
+    """
+    also = " and cancel the delayed ones" if cancels_delayed else ""
+    confirm(f"Delete all messages of {topic!a}{also}?", is_forced=is_forced)
+
+    async def work(session: Session) -> Reply[tuple[PartitionStart, ...]]:
+        if cancels_delayed:
+            await _cancel_delayed(session, topic, None)
+        return await session.ask(lambda q: q.topics.purge(topic))
+
+    _show_starts(topic, run_session(work), output)
 
 
-async def _trim(
-    session: Session, topic: str, offsets: dict[int, int], moment: str | None, output: Output
-) -> None:
-    if moment is not None:
-        readers = await session.q.pages(topic, from_=moment)
-        for reader in readers:
-            # To read is to learn at which offset the time is.
-            reader.step_back(await reader.read(limit=1))
-            offsets[reader.log.partition] = min(reader.offset, reader.end)
-    trimmed = await session.ask(lambda q: q.topics.trim(topic, offsets))
-    show(trimmed, output, lambda starts: draw_starts(topic, starts), items="partitions")
+async def _offsets_at(session: Session, topic: str, moment: str) -> dict[int, int]:
+    """The first offset at or after a time, by partition."""
+    offsets = {}
+    for reader in await session.q.pages(topic, from_=moment):
+        # To read is to learn at which offset the time is.
+        reader.step_back(await reader.read(limit=1))
+        offsets[reader.log.partition] = min(reader.offset, reader.end)
+    return offsets
+
+
+_DELAYED_PAGE = 1000
+_CANCELLED_AT_ONCE = 32
+
+
+async def _cancel_delayed(session: Session, topic: str, before: dict[int, int] | None) -> None:
+    """Cancel what is pending now, below these offsets; None is all of it."""
+    delayed = session.q.delayed
+    limits = asyncio.Semaphore(_CANCELLED_AT_ONCE)
+
+    async def cancel(partition: int, offset: int) -> None:
+        async with limits:
+            with contextlib.suppress(AlreadyDelivered, NotFound):
+                await delayed.cancel(topic, partition, offset)
+
+    examined = kept = 0
+    total = 1
+    while examined < total:
+        # Those that were cancelled have left the list.
+        page = await delayed.page(topic, limit=_DELAYED_PAGE, skip=kept)
+        if not page.messages:
+            break
+        total = max(total, examined + page.total)
+        async with asyncio.TaskGroup() as tasks:
+            for each in page.messages:
+                if before is None or each.offset < before.get(each.partition, 0):
+                    tasks.create_task(cancel(each.partition, each.offset))
+                else:
+                    kept += 1
+        examined += len(page.messages)
 
 
 _KEPT_BY = {
-    "delayed_message": "a delayed message still needs the rest: goqueue delayed list {topic}",
-    "open_transaction": "an open transaction still needs the rest: goqueue txn list",
+    "delayed_message": (
+        "a pending delayed message",
+        "see: goqueue delayed list {topic}; --delayed cancels such messages",
+    ),
+    "open_transaction": ("an open transaction", "see: goqueue txn list"),
 }
 
 
-def draw_starts(topic: str, starts: tuple[PartitionStart, ...]) -> None:
+def _show_starts(topic: str, reply: Reply[tuple[PartitionStart, ...]], output: Output) -> None:
+    show(reply, output, draw_starts, items="partitions")
+    refuse_kept(topic, reply.value)
+
+
+def draw_starts(starts: tuple[PartitionStart, ...]) -> None:
     rows = [
-        (
-            each.partition,
-            each.deleted_offsets,
-            each.earliest_offset,
-            _KEPT_BY.get(each.kept_by, each.kept_by).format(topic=topic),
-        )
+        (each.partition, each.deleted_offsets, each.earliest_offset, _keeper(each))
         for each in starts
     ]
-    headings = ("PARTITION", "DELETED", "FIRST OFFSET", "NOTE")
+    headings = ("PARTITION", "DELETED", "FIRST OFFSET", "KEPT FOR")
     has_notes = any(each.kept_by for each in starts)
     shown = rows if has_notes else [row[:-1] for row in rows]
     draw(headings if has_notes else headings[:-1], shown, empty="no partitions")
+
+
+def refuse_kept(topic: str, starts: tuple[PartitionStart, ...]) -> None:
+    """End the command as failed if not all that was asked for was deleted."""
+    kept = next((each for each in starts if each.kept_by), None)
+    if kept is None:
+        return
+    place = f"{kept.partition}:{kept.earliest_offset}"
+    _, hint = _KEPT_BY.get(kept.kept_by, ("", ""))
+    raise Failure(
+        printable(
+            f"not all was deleted: {_keeper(kept)} of {topic} needs what is left from {place} on"
+        ),
+        code=f"kept_by_{kept.kept_by}",
+        hint=printable(hint.format(topic=topic)),
+    )
+
+
+def _keeper(start: PartitionStart) -> str:
+    return _KEPT_BY.get(start.kept_by, (start.kept_by, ""))[0]
 
 
 def _given(**fields: int | None) -> dict[str, object]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import click
 
 from goqueue.cli.errors import close_names
-from goqueue.cli.quantities import exact_duration, exact_size, parse_days, parse_size
+from goqueue.cli.quantities import exact_duration, exact_size, parse_size
 from goqueue.model import HOUR, MILLISECOND, format_duration, parse_duration
 from goqueue.model.requests import TOPIC_SETTINGS, SettingKind, TopicSetting
 
@@ -67,7 +67,8 @@ def _read(setting: TopicSetting, value: str) -> object:
             return _SWITCHES[value]
         case SettingKind.DURATION:
             try:
-                return format_duration(parse_days(value))
+                # As in the API, a number is seconds.
+                return format_duration(parse_duration(f"{value}s" if _is_whole(value) else value))
             except ValueError as error:
                 raise click.UsageError(f"{flag} {value!a}: {error}") from error
         case SettingKind.CHOICE:
@@ -94,13 +95,14 @@ def _counted(name: str, value: str) -> int:
     """A duration or a size in the unit of the setting."""
     for suffix, unit in _TIME_UNITS.items():
         if name.endswith(suffix):
-            duration_ns = parse_days(value)
+            duration_ns = parse_duration(value)
             if duration_ns % unit:
                 raise ValueError(f"must be a whole number of {suffix.removeprefix('_')}")
             return duration_ns // unit
     if name.endswith(_BYTES):
         return parse_size(value)
-    raise ValueError("must be a whole number")
+    is_large = value.removeprefix("-").isdecimal()
+    raise ValueError("is too large" if is_large else "must be a whole number")
 
 
 def _is_whole(value: str) -> bool:

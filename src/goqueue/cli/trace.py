@@ -19,6 +19,7 @@ from goqueue.cli.errors import ServerRefusal
 from goqueue.cli.options import (
     Output,
     Place,
+    Whole,
     complete_groups,
     complete_topics,
     limit_option,
@@ -350,8 +351,8 @@ def get_command(trace_id: str, output: Output) -> None:
 @click.option(
     "--topic", metavar="TOPIC", shell_complete=complete_topics, help="Topic of the event."
 )
-@click.option("--partition", type=click.IntRange(0), metavar="N", help="Partition of the event.")
-@click.option("--offset", type=click.IntRange(0), metavar="N", help="Offset of the event.")
+@click.option("--partition", type=Whole(0), metavar="N", help="Partition of the event.")
+@click.option("--offset", type=Whole(0), metavar="N", help="Offset of the event.")
 @click.option("--key", metavar="KEY", help="Key that the message was published with.")
 @click.option(
     "--group", metavar="GROUP", shell_complete=complete_groups, help="Consumer group of the event."

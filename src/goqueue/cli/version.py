@@ -10,7 +10,7 @@ import goqueue
 from goqueue.cli.client import ask_once, chosen_settings
 from goqueue.cli.options import Output, output_option, server_options
 from goqueue.cli.output import printable, write_document
-from goqueue.client import GoQueueError
+from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.records import COMPILED
 
 __all__ = ["ServerVersion", "completion", "own_version", "server_version", "version"]
@@ -35,8 +35,10 @@ def server_version() -> ServerVersion:
     settings = chosen_settings(click.get_current_context())
     try:
         reply = ask_once(settings, lambda q: q.version(), timeout_s_max=_PATIENCE_S)
-    except GoQueueError as error:
+    except ServerUnreachable as error:
         return ServerVersion(f"not reached at {settings.server}: {error.sentence}")
+    except GoQueueError as error:
+        return ServerVersion(f"unknown at {settings.server}: {error.sentence}")
     body = msgspec.json.decode(reply.body)
     return ServerVersion(f"{reply.value.version} at {settings.server}", body)
 
@@ -52,7 +54,8 @@ def version(output: Output) -> None:
     own = own_version()
     found = server_version()
     if output.is_table:
-        print(f"goqueue {own['version']} (records: {own['records']})")
+        way = "with compiled extensions" if COMPILED else "interpreted, without compiled extensions"
+        print(f"goqueue {own['version']}, {way}")
         print(printable(f"server {found.text}"))
     else:
         write_document({**own, "server": found.body}, output)

@@ -23,11 +23,11 @@ import click
 
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import given_server_flags, server_options
+from goqueue.cli.worker_log import LOG_FORMATS, start_worker_log
 
 if TYPE_CHECKING:
     from goqueue import Worker
     from goqueue.client.connection import Connection
-    from goqueue.runtime import ProcessLog
 
 __all__ = ["SourceWatcher", "find_worker", "worker"]
 
@@ -50,8 +50,15 @@ _FILES_MAX = 20_000
     show_default=True,
     help="Minimum log level.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    default="text",
+    show_default=True,
+    help="Log format.",
+)
 @server_options
-def worker(app: str, is_reloading: bool, until_idle: bool, log_level: str) -> int:
+def worker(app: str, is_reloading: bool, until_idle: bool, log_level: str, log_format: str) -> int:
     """Run the goqueue.Worker named WORKER of a Python module until INT or TERM.
 
     The first signal lets handlers finish, the second does not wait for them. The current directory
@@ -63,18 +70,10 @@ def worker(app: str, is_reloading: bool, until_idle: bool, log_level: str) -> in
         # A name that cannot be one is a mistake of the command, not of the source.
         _split(app)
         return _run_again_and_again(sys.argv[1:])
-    log = _start_logging(log_level)
-    try:
-        return _run(find_worker(app), until_idle=until_idle)
-    finally:
-        # The last lines are still on their way.
-        log.close()
-
-
-def _start_logging(level: str) -> "ProcessLog":
-    from goqueue.runtime import start_logging
-
-    return start_logging(level, "text")
+    found = find_worker(app)
+    # After the import: the module may configure logging itself.
+    start_worker_log(log_level, log_format)
+    return _run(found, until_idle=until_idle)
 
 
 def _run(found: "Worker", *, until_idle: bool) -> int:
@@ -103,17 +102,13 @@ def _run(found: "Worker", *, until_idle: bool) -> int:
 
 def _connection(found: "Worker") -> "tuple[str, Callable[[], Connection] | None]":
     """A worker that names a server is asked for its own, unless flags name another."""
-    from goqueue.cli.client import chosen_settings
-    from goqueue.client import connect
+    from goqueue.cli.client import chosen_settings, open_connection
 
     context = click.get_current_context()
     if found.server is not None and not given_server_flags(context):
         return found.server, None
     settings = chosen_settings(context)
-    key = settings.api_key or None
-    return settings.server, lambda: connect(
-        settings.server, api_key=key, timeout_s=settings.timeout_s, client_id="goqueue-worker"
-    )
+    return settings.server, lambda: open_connection(settings, client_id="goqueue-worker")
 
 
 # The worker that is named

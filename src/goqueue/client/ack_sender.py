@@ -28,6 +28,7 @@ from goqueue.client.values import Headers, Value
 from goqueue.model import Range, runs
 
 __all__ = [
+    "AckBatch",
     "AckSender",
     "LeasedOffset",
     "PendingAck",
@@ -169,23 +170,23 @@ class AckBatch:
 class PendingAck(msgspec.Struct, frozen=True, eq=False):
     """An ack on its way; await it, now or later, to know that it is durable."""
 
-    _batch: AckBatch
+    batch: AckBatch
     _lease: LeasedOffset
 
     @property
     def is_settled(self) -> bool:
         """Whether the answer is there, or none will be."""
-        return self._batch.is_settled
+        return self.batch.is_settled
 
     @property
     def is_refused(self) -> bool:
         """Whether it was settled and is not durable, or not known to be."""
-        return self._batch.has_refused(self._lease)
+        return self.batch.has_refused(self._lease)
 
     def __await__(self) -> Generator[object, None, None]:
-        if not self._batch.is_settled:
-            yield from self._batch.wait(self._lease).__await__()
-        self._batch.check(self._lease)
+        if not self.batch.is_settled:
+            yield from self.batch.wait(self._lease).__await__()
+        self.batch.check(self._lease)
 
 
 class AckSender:
@@ -362,5 +363,5 @@ class AckSender:
         unseen = batch.unseen()
         if unseen:
             self._failed.append(batch)
-            words = "group %s: %d acknowledgements that nobody awaited failed, the first with %s"
+            words = "group %s: %d acks that nobody awaited failed, the first with %s"
             _log.warning(words, self.group, len(unseen), unseen[0])

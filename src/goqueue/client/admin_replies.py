@@ -63,7 +63,10 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition as the cluster sees it."""
+    """One partition as the cluster sees it; `leader` is empty while there is none.
+
+    `error` is a code, such as `leader_unavailable`, where the offsets are not known.
+    """
 
     partition: int
     leader: str
@@ -74,6 +77,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int
     high_watermark: int
     size_bytes: int
+    error: str = ""
 
 
 class PartitionStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +102,8 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     members: int
     generation: int
     topics: tuple[str, ...]
+    # When somebody last received without joining, to the hour.
+    last_received_at: dt.datetime | None = None
 
 
 class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +115,10 @@ class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
     last_heartbeat: dt.datetime
     joined_at: dt.datetime
     in_flight: int
+    # Of a static member.
+    instance_id: str | None = None
+    # Of those assigned, what the member of a cooperative group has to give up.
+    revoking_partitions: tuple[str, ...] = ()
 
 
 class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +132,9 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...]
     members: tuple[MemberDescription, ...]
     created_at: dt.datetime | None = None
+    last_received_at: dt.datetime | None = None
+    # How far the rebalance of a cooperative group is: none, pending_revoke or pending_assign.
+    rebalance_state: str | None = None
 
 
 class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,15 +6,19 @@ connection never do, whoever's call started them.
 Cost: one look-up of a context variable for each request.
 """
 
+import asyncio
 import contextlib
 import contextvars
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
+from typing import TypeVar
 
-from goqueue.client.errors import ArgumentInvalid
+from goqueue.client.errors import ArgumentInvalid, TimedOut
 
-__all__ = ["background_context", "remaining_s", "timeout"]
+__all__ = ["background_context", "remaining_s", "timeout", "wait_for_acknowledgement"]
+
+T = TypeVar("T")
 
 # By `time.monotonic`.
 _deadline: contextvars.ContextVar[float | None] = contextvars.ContextVar(
@@ -53,3 +57,18 @@ def background_context() -> contextvars.Context:
     if _deadline.get() is not None:
         context.run(_deadline.set, None)
     return context
+
+
+async def wait_for_acknowledgement(sending: Awaitable[Awaitable[T]]) -> T:
+    """Send a message and wait for its answer, for as long as the present block allows."""
+    left_s = remaining_s()
+    if left_s is None:
+        return await (await sending)
+    try:
+        async with asyncio.timeout(left_s):
+            return await (await sending)
+    except TimedOut:
+        raise
+    except TimeoutError:
+        words = f"the message was not acknowledged within {left_s:.3g} s; it may still be"
+        raise TimedOut(words, was_sent=True) from None

@@ -7,12 +7,11 @@ Imports producers, consumers and transactions when they are first used: a progra
 administers, such as a command of the command line, starts in a fraction of the time.
 """
 
-import asyncio
 import contextlib
 import datetime as dt
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from goqueue.client.admin import DeadLetters, DelayedMessages, Groups, Node, Topics, Transactions
 from goqueue.client.admin_replies import (
@@ -23,11 +22,15 @@ from goqueue.client.admin_replies import (
     ReliabilityStats,
     Version,
 )
-from goqueue.client.call_timeout import remaining_s
-from goqueue.client.errors import TimedOut
+from goqueue.client.backups import Backups
+from goqueue.client.call_timeout import wait_for_acknowledgement
+from goqueue.client.cluster import Cluster
 from goqueue.client.http import Settings, Transport
+from goqueue.client.option_checks import check_count, check_name, check_seconds, check_topics
 from goqueue.client.schedules import Schedules
-from goqueue.client.tasks import Tasks
+from goqueue.client.schemas import Schemas
+from goqueue.client.security import Acls, ApiKeys, Caller, Tenants, whoami
+from goqueue.client.tasks import Closable, Tasks
 from goqueue.client.traces import Traces
 from goqueue.client.values import (
     NORMAL_PRIORITY,
@@ -35,6 +38,7 @@ from goqueue.client.values import (
     DeliverAt,
     Due,
     GroupMode,
+    GroupProtocolName,
     Headers,
     IsolationLevel,
     PriorityName,
@@ -42,10 +46,13 @@ from goqueue.client.values import (
     Value,
     check_choice,
     due_of,
-    moment_of,
+    group_mode,
+    group_protocol,
+    isolation_of,
+    lease_seconds,
 )
 from goqueue.model import LogId
-from goqueue.model.requests import Isolation
+from goqueue.model.requests import Acks
 
 if TYPE_CHECKING:
     from goqueue.client.batch import ProducerConfig, Sent
@@ -53,12 +60,14 @@ if TYPE_CHECKING:
     from goqueue.client.message import Message
     from goqueue.client.message_drafts import MessageDraft, PublishResult
     from goqueue.client.pages import DamageSkipped, MessagePage, PageReader
+    from goqueue.client.payloads import PayloadReader
     from goqueue.client.poll_consumer import PollConsumer
     from goqueue.client.producer import Producer
     from goqueue.client.queue_consumer import QueueConsumer
     from goqueue.client.queue_receiver import QueueReceiver
     from goqueue.client.replay import Replay
     from goqueue.client.request_reply import Reply
+    from goqueue.client.serializers import Serializer
     from goqueue.client.stored_records import StoredRecords
     from goqueue.client.stream_consumer import OffsetSource, Start, StreamConsumer
     from goqueue.client.transaction import Transaction, TransactionFactory
@@ -67,22 +76,12 @@ if TYPE_CHECKING:
 __all__ = ["Connection"]
 
 
-class _Consumer(Protocol):
-    """What was made from a connection, and is closed with it."""
-
-    @property
-    def is_closed(self) -> bool: ...
-
-    async def close(self) -> None: ...
-
-
 class Connection:
     """`async with goqueue.connect() as q: ...`; for one event loop and any number of its tasks.
 
-    `topics`, `groups`, `dead_letters`, `delayed`, `schedules`, `transactions` and `traces`
-    administer.
-    `records` and `coordinator` are the low level, for programs that encode records, decode them, or
-    coordinate transactions over several processes by themselves.
+    `topics`, `groups`, `dead_letters`, `delayed`, `schedules`, `schemas`, `transactions`, `traces`,
+    `backups`, `cluster`, `keys`, `acls` and `tenants` administer. `records` and `coordinator` are
+    the low level: for programs that handle records, or transactions of several processes.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -93,7 +92,7 @@ class Connection:
         self._publisher: Producer | None = None
         self._transacting: TransactionFactory | None = None
         self._producers: list[Producer] = []
-        self._consumers: list[_Consumer] = []
+        self._consumers: list[Closable] = []
         self._receivers: dict[str, QueueReceiver] = {}
         self.topics = Topics(self._transport)
         self.groups = Groups(self._transport)
@@ -101,7 +100,13 @@ class Connection:
         self.delayed = DelayedMessages(self._transport)
         self.transactions = Transactions(self._transport)
         self.schedules = Schedules(self._transport)
+        self.schemas = Schemas(self._transport)
         self.traces = Traces(self._transport)
+        self.backups = Backups(self._transport)
+        self.cluster = Cluster(self._transport)
+        self.keys = ApiKeys(self._transport)
+        self.acls = Acls(self._transport)
+        self.tenants = Tenants(self._transport)
 
     async def __aenter__(self) -> "Connection":
         await self._tasks.open()
@@ -164,17 +169,7 @@ class Connection:
             priority=priority,
             due=due_of(delay, deliver_at, due),
         )
-        left_s = remaining_s()
-        if left_s is None:
-            return await (await sending)
-        try:
-            async with asyncio.timeout(left_s):
-                return await (await sending)
-        except TimedOut:
-            raise
-        except TimeoutError:
-            words = f"the message was not acknowledged within {left_s:.3g} s; it may still be"
-            raise TimedOut(words, was_sent=True) from None
+        return await wait_for_acknowledgement(sending)
 
     async def request(
         self,
@@ -185,47 +180,48 @@ class Connection:
         headers: Headers | None = None,
         partition: int | None = None,
         priority: int | str = NORMAL_PRIORITY,
-        timeout: float = 30.0,  # noqa: ASYNC109 - the server waits, not this program
+        timeout: Delay = 30.0,  # noqa: ASYNC109 - the server waits, not this program
     ) -> "Reply":
-        """Publish a message, and wait for the reply of whoever handles it: `message.reply(...)`.
+        """Publish a message, and wait for the reply of its handler: `message.reply(...)`.
 
         The message is durable, the reply is not. Raises `NoReply` if none comes within `timeout`
-        seconds, 60 at most; the message may still be handled then. Never sent twice: where the
-        connection broke, `is_outcome_unknown` says that the message may be there.
+        (seconds, a timedelta, or text such as "500ms"; 60 seconds at most); the message may still
+        be handled then. Never sent twice: if the connection broke, see `is_outcome_unknown`.
         """
-        from goqueue.client.message_drafts import MessageDraft
-        from goqueue.client.request_reply import ask_for_reply, text_headers
-        from goqueue.client.values import encode_key, encode_value, priority_number
+        from goqueue.client.request_reply import ask_for_reply, request_draft, request_seconds
 
-        draft = MessageDraft(
-            value=encode_value(value),
-            key=encode_key(key),
-            headers=text_headers(headers),
-            partition=partition,
-            priority=priority_number(priority),
-        )
-        return await ask_for_reply(self._transport, topic, draft, timeout)
+        timeout_s = request_seconds(timeout)
+        draft = request_draft(value, key, headers, partition, priority)
+        return await ask_for_reply(self._transport, topic, draft, timeout_s)
 
     async def publish_drafts(
-        self, topic: str, drafts: "Sequence[MessageDraft | bytes]"
+        self, topic: str, drafts: "Sequence[MessageDraft | bytes]", *, acks: str = Acks.ALL
     ) -> "list[PublishResult]":
         """Publish up to 1000 messages by one request; a result for each, also if it was refused.
 
-        The request is not repeated. Drafts may be encoded before, by `encode_draft`. For many
-        messages use a `producer`.
+        The request is not repeated. Drafts may be encoded before, by `encode_draft`.
         """
         from goqueue.client.message_drafts import publish_drafts
 
-        return await publish_drafts(self._transport, topic, drafts)
+        return await publish_drafts(self._transport, topic, drafts, acks)
 
-    def producer(self, gathering: "ProducerConfig | None" = None) -> "Producer":
-        """A producer of its own: `async with q.producer() as producer: ...`."""
+    def producer(
+        self,
+        gathering: "ProducerConfig | None" = None,
+        *,
+        serializer: "Serializer[object] | None" = None,
+    ) -> "Producer":
+        """A producer of its own: `async with q.producer() as producer: ...`.
+
+        With a `serializer` its values are what that takes, and travel in registry framing.
+        """
         from goqueue.client.batch import ProducerConfig, Registration
         from goqueue.client.producer import Producer
 
         gathering = gathering or ProducerConfig()
-        registry = Registration(self._transport) if gathering.idempotent else None
-        producer = Producer(self._transport, self._tasks, gathering, registry)
+        registry = Registration(self._transport) if gathering.is_numbered else None
+        encoder = None if serializer is None else self.schemas.bind(serializer)
+        producer = Producer(self._transport, self._tasks, gathering, registry, encoder)
         self._producers = [*(kept for kept in self._producers if not kept.is_closed), producer]
         return producer
 
@@ -265,7 +261,12 @@ class Connection:
 
     @overload
     def consume(
-        self, topics: str | Sequence[str], *, group: str, auto_commit: Literal[True]
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        auto_commit: Literal[True],
+        serializer: "Serializer[object] | None" = None,
     ) -> "StreamConsumer": ...
 
     @overload
@@ -280,9 +281,12 @@ class Connection:
         prefetch: int | None = None,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
+        protocol: GroupProtocolName | None = None,
+        instance_id: str | None = None,
+        serializer: "Serializer[object] | None" = None,
     ) -> "QueueConsumer": ...
 
-    def consume(
+    def consume(  # noqa: PLR0913  # options that a program may leave out
         self,
         topics: str | Sequence[str],
         *,
@@ -293,6 +297,9 @@ class Connection:
         prefetch: int | None = None,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
+        protocol: GroupProtocolName | None = None,
+        instance_id: str | None = None,
+        serializer: "Serializer[object] | None" = None,
     ) -> "QueueConsumer | StreamConsumer":
         """Lease messages as a member of a group, to be settled one by one: `await message.ack()`.
 
@@ -300,22 +307,33 @@ class Connection:
         topic says, and is renewed while its message waits or is in hand, for `max_handling_s` at
         most. How many messages are leased ahead depends on how long they take; `prefetch` is the
         upper bound, by default 100, or 1000 of those that are handled within 0.1 s together. With
-        `auto_commit` nothing is leased: the partitions are read as streams, see `subscribe`.
+        `auto_commit` nothing is leased: see `subscribe`, also for `protocol` and `instance_id`.
+        A `serializer` reads the values: `message.payload`.
         """
         from goqueue.client.membership import Subscription
         from goqueue.client.queue_consumer import QueueConsumer
 
         if auto_commit:
-            return self.subscribe(topics, group=group, start=start)
+            return self.subscribe(
+                topics,
+                group=group,
+                start=start,
+                protocol=protocol,
+                instance_id=instance_id,
+                serializer=serializer,
+            )
         subscription = Subscription(
-            group=group,
-            topics=_names(topics),
+            group=check_name("group", group),
+            topics=check_topics(topics),
             client_id=self._settings.client_id,
-            mode=_mode(mode),
+            mode=group_mode(mode),
             start=check_choice("start", start, StartPosition),
-            prefetch=prefetch,
-            visibility_s=visibility_s,
-            max_handling_s=max_handling_s,
+            prefetch=None if prefetch is None else check_count("prefetch", prefetch, 0),
+            visibility_s=lease_seconds(visibility_s),
+            max_handling_s=check_seconds("max_handling_s", max_handling_s),
+            protocol=group_protocol(protocol),
+            instance_id=instance_id,
+            payloads=self._payloads(serializer),
         )
         consumer = QueueConsumer(self._transport, self._tasks, subscription)
         self._keep(consumer)
@@ -323,20 +341,24 @@ class Connection:
 
     async def receive(
         self,
-        topic: str,
+        topics: str | Sequence[str],
         *,
         group: str,
         max: int = 1,  # noqa: A002 - as in the API
         wait: float = 0.0,
         visibility_s: float | None = None,
+        serializer: "Serializer[object] | None" = None,
     ) -> "list[Message]":
         """Lease at most `max` messages for a group without joining it, by one request.
 
         For functions and scripts that are started for a few messages: waits for at most `wait`
-        seconds, leases nothing ahead and renews nothing. The group is created if need be; one that
-        is partitioned, as stream readers are, is refused with `group_mismatch`. A worker that
-        stays uses `consume`.
+        seconds, leases nothing ahead and renews nothing. The group is created if need be; one whose
+        members own its partitions is refused with `group_mismatch`. A worker that stays uses
+        `consume`, which also describes `serializer`.
         """
+        check_count("max", max, 1)
+        check_seconds("wait", wait)
+        visibility_s = lease_seconds(visibility_s)
         receiver = self._receivers.get(group)
         if receiver is None:
             from goqueue.client.queue_receiver import QueueReceiver
@@ -344,7 +366,10 @@ class Connection:
             receiver = QueueReceiver(self._transport, self._tasks, group)
             self._receivers[group] = receiver
             self._keep(receiver)
-        return await receiver.receive(topic, limit=max, wait_s=wait, visibility_s=visibility_s)
+        payloads = self._payloads(serializer)
+        return await receiver.receive(
+            check_topics(topics), max, wait_s=wait, visibility_s=visibility_s, payloads=payloads
+        )
 
     def poll_consumer(
         self,
@@ -355,29 +380,31 @@ class Connection:
         start: StartPosition = "earliest",
         visibility_s: float | None = None,
         isolation: IsolationLevel = "read_committed",
+        serializer: "Serializer[object] | None" = None,
     ) -> "PollConsumer":
         """A member of a group that leases messages only when it is asked for some.
 
         Nothing is leased ahead, renewed or settled in the background: `await consumer.poll()`,
-        `await consumer.ack(messages)`. For tools; a worker uses `consume`.
+        `await consumer.ack(messages)`. For tools; a worker uses `consume`, also for `serializer`.
         """
         from goqueue.client.membership import Subscription
         from goqueue.client.poll_consumer import PollConsumer
 
         subscription = Subscription(
-            group=group,
-            topics=_names(topics),
+            group=check_name("group", group),
+            topics=check_topics(topics),
             client_id=self._settings.client_id,
-            mode=_mode(mode),
+            mode=group_mode(mode),
             start=check_choice("start", start, StartPosition),
             visibility_s=visibility_s,
-            isolation=_isolation(isolation),
+            isolation=isolation_of(isolation),
+            payloads=self._payloads(serializer),
         )
         consumer = PollConsumer(self._transport, subscription)
         self._keep(consumer)
         return consumer
 
-    def subscribe(
+    def subscribe(  # noqa: PLR0913  # options that a program may leave out
         self,
         topics: str | Sequence[str],
         *,
@@ -387,27 +414,37 @@ class Connection:
         on_assigned: "OnPartitions | None" = None,
         on_revoked: "OnPartitions | None" = None,
         isolation: IsolationLevel = "read_committed",
+        protocol: GroupProtocolName | None = None,
+        instance_id: str | None = None,
+        serializer: "Serializer[object] | None" = None,
     ) -> "StreamConsumer":
         """Read partitions as a member of a group, in offset order, and commit how far we came.
 
         A message is finished when the next one is asked for; what is finished is committed every
         `commit_interval_s`. None leaves commits to `await consumer.commit()`. The callbacks are
         told which partitions come and go; they run on the event loop and must not wait.
-        `isolation` as for `stream`.
+        `isolation` as for `stream`, `serializer` as for `consume`.
+
+        A rebalance interrupts only partitions that move, unless `protocol` is "eager" or members
+        of the group are. With an `instance_id` the member is static: the next process with that id
+        takes its place without a rebalance, and closing does not leave the group.
         """
         from goqueue.client.membership import Subscription
         from goqueue.client.stream_consumer import StreamConsumer
 
         subscription = Subscription(
-            group=group,
-            topics=_names(topics),
+            group=check_name("group", group),
+            topics=check_topics(topics),
             client_id=self._settings.client_id,
             mode="partitioned",
             start=check_choice("start", start, StartPosition),
             commit_interval_s=commit_interval_s,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
-            isolation=_isolation(isolation),
+            isolation=isolation_of(isolation),
+            protocol=group_protocol(protocol),
+            instance_id=instance_id,
+            payloads=self._payloads(serializer),
         )
         consumer = StreamConsumer(self._transport, self._tasks, subscription)
         self._keep(consumer)
@@ -420,21 +457,24 @@ class Connection:
         partition: int | None = None,
         from_: "Start" = "earliest",
         isolation: IsolationLevel = "read_committed",
+        serializer: "Serializer[object] | None" = None,
     ) -> "Replay":
         """Read a topic, or one partition, without a group, and continue with new messages.
 
         From "earliest", "latest", an offset, or a time (a datetime with a zone, or RFC 3339). With
-        "read_uncommitted" messages of open and aborted transactions are shown, too.
+        "read_uncommitted" messages of open and aborted transactions are shown, too. `serializer` as
+        for `consume`.
         """
-        from goqueue.client.replay import Replay
+        from goqueue.client.replay import Replay, checked_start
 
         replay = Replay(
             self._transport,
             self._tasks,
             topic,
             partition=partition,
-            start=_start(from_),
-            isolation=_isolation(isolation),
+            start=checked_start(from_),
+            isolation=isolation_of(isolation),
+            payloads=self._payloads(serializer),
         )
         self._keep(replay)
         return replay
@@ -447,16 +487,17 @@ class Connection:
         offset: int,
         limit: int = 100,
         isolation: IsolationLevel | None = None,
+        serializer: "Serializer[object] | None" = None,
     ) -> "MessagePage":
         """One page of a partition, at most 1000 messages, each with its JSON as the server sent it.
 
-        For many pages see `pages`, for many messages `stream`.
+        For many pages see `pages`, for many messages `stream`, for `serializer` `consume`.
         """
         from goqueue.client.pages import fetch_page
 
-        log = LogId(topic, partition)
+        log, payloads = LogId(topic, partition), self._payloads(serializer)
         return await fetch_page(
-            self._transport, log, offset=offset, limit=limit, isolation=isolation
+            self._transport, log, offset=offset, limit=limit, isolation=isolation, payloads=payloads
         )
 
     async def pages(
@@ -466,14 +507,14 @@ class Connection:
         partition: int | None = None,
         from_: "Start" = "earliest",
         isolation: IsolationLevel | None = None,
+        serializer: "Serializer[object] | None" = None,
         on_damage: "Callable[[DamageSkipped], None] | None" = None,
     ) -> "list[PageReader]":
         """A reader for each partition, or for one, that reads a page when it is asked to.
 
-        Begins as `stream` does; a time may also be text (RFC 3339). Each reader knows where its
-        partition ends now, so that a program can stop there, and keeps the JSON of messages as the
-        server sent it. Records that are damaged on the broker's disk are reported to `on_damage`,
-        else to the log.
+        Begins and reads values as `stream` does. Each reader knows where its partition ends now, so
+        that a program can stop there, and keeps the JSON of messages as the server sent it. Records
+        that are damaged on the broker's disk are reported to `on_damage`, else to the log.
         """
         from goqueue.client.pages import open_readers
 
@@ -484,6 +525,7 @@ class Connection:
             start=from_,
             isolation=isolation,
             on_damage=on_damage,
+            payloads=self._payloads(serializer),
         )
 
     async def offset_at(self, topic: str, partition: int, time: dt.datetime) -> int | None:
@@ -507,6 +549,10 @@ class Connection:
         """The version and the build of the node."""
         return await self._node.version()
 
+    async def whoami(self) -> Caller:
+        """Which key this connection proves, with its roles and its tenant."""
+        return await whoami(self._transport)
+
     async def stats(self) -> NodeStats:
         """Counts of topics, partitions, groups and messages."""
         return await self._node.stats()
@@ -522,8 +568,6 @@ class Connection:
     async def reliability(self) -> ReliabilityStats:
         """How messages were settled, and how many dead letters are kept."""
         return await self._node.reliability()
-
-    # The low level
 
     @cached_property
     def records(self) -> "StoredRecords":
@@ -546,27 +590,11 @@ class Connection:
             self._transacting = TransactionFactory(self._transport, self._tasks)
         return self._transacting
 
-    def _keep(self, consumer: _Consumer) -> None:
+    def _keep(self, consumer: Closable) -> None:
         """To be closed with the connection; those that were closed before are let go."""
         self._consumers = [*(kept for kept in self._consumers if not kept.is_closed), consumer]
 
+    def _payloads(self, serializer: "Serializer[object] | None") -> "PayloadReader | None":
+        from goqueue.client.payloads import PayloadReader
 
-def _mode(mode: GroupMode | None) -> GroupMode | None:
-    return None if mode is None else check_choice("mode", mode, GroupMode)
-
-
-def _isolation(level: IsolationLevel) -> Isolation:
-    return Isolation(check_choice("isolation", level, IsolationLevel))
-
-
-def _start(given: "Start") -> "Start":
-    """Where to begin, checked: text is a name or a time."""
-    if isinstance(given, str) and not given[:1].isdigit():
-        return check_choice("from_", given, StartPosition)
-    if isinstance(given, int):
-        return given
-    return moment_of("from_", given)
-
-
-def _names(topics: str | Sequence[str]) -> tuple[str, ...]:
-    return (topics,) if isinstance(topics, str) else tuple(topics)
+        return None if serializer is None else PayloadReader(self.schemas, serializer)

@@ -4,7 +4,8 @@ The broker may deliver again what this very process is still working on, or has 
 leases end when the node restarts, and an ack may be lost with it. Such a delivery is not work. If
 the work is under way, it settles the new lease instead of the old one; if it is finished, the new
 lease is acked. So a handler runs once for a message as long as its process lives, however often
-the node restarts, unless another worker of the group gets it.
+the node restarts, unless another worker of the group gets it. A handler that acks its message
+itself has finished the work with that: its ack is followed up like one of the worker.
 
 A message is known by its place and its timestamp: a topic that was deleted and created again has
 other messages at the same offsets.
@@ -40,11 +41,13 @@ class _Unconfirmed(NamedTuple):
 class WorkInHand:
     """One message in hand, with the lease by which it is to be settled."""
 
-    __slots__ = ("message", "place")
+    __slots__ = ("is_acked_by_handler", "message", "place")
 
     def __init__(self, place: _Place, message: Message) -> None:
         self.place = place
         self.message = message
+        # By a lease that a newer one has replaced.
+        self.is_acked_by_handler = False
 
     @property
     def lease(self) -> HeldLease:
@@ -53,9 +56,22 @@ class WorkInHand:
         return lease
 
     @property
+    def is_acked(self) -> bool:
+        """Whether the handler has acked the message: it is done, whatever became of the ack."""
+        return self.is_acked_by_handler or self.lease.pending_ack is not None
+
+    @property
     def is_settled(self) -> bool:
         """Whether the handler has settled the message by itself: a new delivery is new work."""
-        return self.lease.is_over and not self.lease.is_lost
+        lease, ack = self.lease, self.lease.pending_ack
+        if ack is not None:
+            return ack.is_settled and not ack.is_refused
+        return lease.is_over and not lease.is_lost
+
+    def replace_lease(self, message: Message) -> None:
+        """The message was delivered again while it is in hand."""
+        self.is_acked_by_handler = self.is_acked
+        self.message = message
 
 
 class DeliveryLedger:
@@ -77,7 +93,7 @@ class DeliveryLedger:
         place = _Place(message.topic, message.partition, message.offset, message.timestamp)
         work = self._in_hand.get(place)
         if work is not None and not work.is_settled:
-            work.message = message
+            work.replace_lease(message)
             return None
         work = WorkInHand(place, message)
         if place in self._finished:
@@ -97,14 +113,17 @@ class DeliveryLedger:
             work.lease.lose()
 
     def ack(self, work: WorkInHand) -> bool:
-        """Ack finished work, unless its handler has settled it; False if its lease was lost."""
-        lease = work.lease
-        if lease.is_lost:
+        """Ack finished work, unless its handler has settled it; False if its lease was lost.
+
+        An ack of the handler that fails is repeated when the message is delivered again.
+        """
+        lease, ack = work.lease, work.lease.pending_ack
+        if lease.is_lost and ack is None:
             self._remember(work.place)
             return False
-        if not lease.is_over:
+        if ack is not None or not lease.is_over:
             self._finished.add(work.place)
-            self._unconfirmed.append(_Unconfirmed(work.place, lease.ack()))
+            self._unconfirmed.append(_Unconfirmed(work.place, ack or lease.ack()))
         self._forget_confirmed()
         return True
 

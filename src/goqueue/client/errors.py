@@ -16,17 +16,21 @@ __all__ = [
     "Closed",
     "DecodeError",
     "GoQueueError",
+    "LeaderUnavailable",
     "MessageTooLarge",
     "NoReply",
     "NotAllowed",
+    "NotEnoughReplicas",
     "NotFound",
     "ProducerFenced",
     "ProducerNotFound",
     "RateLimited",
     "ReceiptStale",
+    "ReplicationFailed",
     "SequenceOutOfOrder",
     "ServerUnreachable",
     "TimedOut",
+    "TlsError",
     "TopicExists",
     "TopicNotFound",
     "TransactionAborted",
@@ -34,6 +38,7 @@ __all__ = [
     "TransactionOutcomeUnknown",
     "TransactionStateInvalid",
     "TransactionTimedOut",
+    "copy_of",
     "raise_for",
     "refusal",
 ]
@@ -87,6 +92,17 @@ class TimedOut(ServerUnreachable, TimeoutError):
     """The time that `goqueue.timeout` gave to a call is over, and there is no answer."""
 
 
+class TlsError(GoQueueError):
+    """No secure connection: the certificate of one side is not accepted, or one speaks no TLS.
+
+    Trying again does not help: somebody has to change a file or a setting, which the sentence
+    names. Nothing was sent.
+    """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("tls_failed", sentence)
+
+
 class ArgumentInvalid(GoQueueError, ValueError):
     """An argument that is none of the allowed values; nothing was sent."""
 
@@ -95,10 +111,17 @@ class ArgumentInvalid(GoQueueError, ValueError):
 
 
 class DecodeError(GoQueueError, ValueError):
-    """A value or a header is not what the program reads it as; `__cause__` has the details."""
+    """A value or a header is not what the program reads it as; `__cause__` is the first error.
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__("decode_failed", sentence)
+    `path` is the place in the value as a JSON pointer, empty where none is known; `reason` says
+    what is wrong there.
+    """
+
+    def __init__(self, sentence: str, *, path: str = "", reason: str = "") -> None:
+        details = {"path": path, "reason": reason or sentence}
+        super().__init__("decode_failed", sentence, details=details)
+        self.path = path
+        self.reason = reason or sentence
 
 
 class Closed(GoQueueError):
@@ -138,6 +161,18 @@ class MessageTooLarge(GoQueueError):
 
 class NoReply(GoQueueError):
     """Nobody replied to a request in time; its message was published, and may still be handled."""
+
+
+class LeaderUnavailable(GoQueueError):
+    """No node leads the partition at present, or another one does by now; nothing was done."""
+
+
+class NotEnoughReplicas(GoQueueError):
+    """Too few replicas of the partition are in sync; nothing was written."""
+
+
+class ReplicationFailed(GoQueueError):
+    """Written, and not confirmed by enough replicas in time: the outcome is unknown."""
 
 
 class ReceiptStale(GoQueueError):
@@ -181,13 +216,17 @@ class TransactionOutcomeUnknown(GoQueueError):
 
 _BY_CODE: dict[str, type[GoQueueError]] = {
     "already_delivered": AlreadyDelivered,
+    "leader_unavailable": LeaderUnavailable,
     "message_too_large": MessageTooLarge,
     "no_reply": NoReply,
+    "not_enough_replicas": NotEnoughReplicas,
+    "not_leader": LeaderUnavailable,
     "permission_denied": NotAllowed,
     "producer_fenced": ProducerFenced,
     "producer_not_found": ProducerNotFound,
     "rate_limited": RateLimited,
     "receipt_stale": ReceiptStale,
+    "replication_failed": ReplicationFailed,
     "sequence_out_of_order": SequenceOutOfOrder,
     "topic_exists": TopicExists,
     "topic_not_found": TopicNotFound,
@@ -219,6 +258,19 @@ def refusal(
         retry_after_s=retry_after_s,
         is_outcome_unknown=code in _UNDECIDED,
     )
+
+
+def copy_of(error: GoQueueError) -> GoQueueError:
+    """Another error that says the same.
+
+    An error that is raised refers to the frames that it passes through, and to all that they hold.
+    An object that keeps an error and raises copies of it keeps none of its callers alive.
+    """
+    kind = type(error)
+    copied = kind.__new__(kind, *error.args)
+    copied.__dict__.update(error.__dict__)
+    copied.__cause__ = error.__cause__
+    return copied.with_traceback(error.__traceback__)
 
 
 def raise_for(error: GoQueueError, cause: GoQueueError) -> NoReturn:

@@ -19,6 +19,7 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -41,6 +42,9 @@ from goqueue.records import (
     encode_headers,
     walk,
 )
+
+if TYPE_CHECKING:
+    from goqueue.client.payloads import PayloadReader
 
 __all__ = ["Chunk", "Feed", "OffsetSource", "Reader", "decode_chunk", "decode_leased"]
 
@@ -249,6 +253,7 @@ class Reader:
         wait_s: float,
         on_reading: Callable[["Reader", OffsetSource], None],
         isolation: Isolation = Isolation.READ_COMMITTED,
+        payloads: "PayloadReader | None" = None,
     ) -> None:
         self.log = log
         self.is_stopped = False
@@ -257,6 +262,7 @@ class Reader:
         self._chunk_bytes = chunk_bytes
         self._wait_s = wait_s
         self._isolation = isolation
+        self._payloads = payloads
         self._on_reading = on_reading
         self._room = asyncio.Semaphore(_CHUNKS_AHEAD)
 
@@ -301,7 +307,7 @@ class Reader:
                 self._jump(error)
                 continue
             if page.next_offset > self._offset:
-                return self._chunk(page)
+                return await self._chunk(page)
             if clock.time() - asked_at < _PAUSE_S:
                 await clock.pause(_PAUSE_S)
 
@@ -315,8 +321,11 @@ class Reader:
             isolation=self._isolation,
         )
 
-    def _chunk(self, page: RecordPage) -> Chunk:
+    async def _chunk(self, page: RecordPage) -> Chunk:
         messages = decode_chunk(self.log, page.data, self._offset, page.aborted, page.trace_seed)
+        if self._payloads is not None:
+            messages = await self._payloads.attach(messages)
+        # Only now: where the registry does not answer, the records are fetched again.
         self._offset = page.next_offset
         return Chunk(self.log, messages, page.next_offset)
 
@@ -369,6 +378,7 @@ class Feed:
         self._index = 0
         # The first message that was handed out and is not known to be finished.
         self._held = 0
+        self._failure: GoQueueError | None = None
         self._is_ended = False
 
     async def next(self) -> Message:
@@ -418,6 +428,11 @@ class Feed:
         if self._reader is reader:
             self._let_go()
 
+    def fail(self, error: GoQueueError) -> None:
+        """After what was read there is nothing but this error."""
+        self._failure = error
+        self._wake()
+
     def end(self) -> None:
         """After the message in hand the iteration ends."""
         self._is_ended = True
@@ -434,6 +449,8 @@ class Feed:
             if self._is_ended:
                 raise StopAsyncIteration
             if not self._waiting:
+                if self._failure is not None:
+                    raise self._failure
                 await self._wait()
                 continue
             reader, reading = self._waiting.popleft()

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from goqueue.client.connection import Connection
-from goqueue.client.errors import GoQueueError
+from goqueue.client.errors import DecodeError, GoQueueError
 from goqueue.client.message import Message
 from goqueue.client.transaction import Transaction
 
@@ -41,7 +41,7 @@ __all__ = [
 
 # Called with a message and with what comes next: other middleware, or the handler.
 Middleware = Callable[[Message, Callable[[], Awaitable[None]]], Awaitable[None]]
-Decode = Callable[[bytes | None], object]
+Decode = Callable[[Message], object]
 
 _EXPECTED = "annotate it with the type of the payload, Message or Connection"
 
@@ -91,11 +91,11 @@ class HandlerCall:
     def start(self, message: Message, given: Given) -> Any:  # noqa: ANN401 - of an async one awaitable
         """Call the function: what it returns, of an async one its coroutine."""
         if self._is_simple:
-            return self.function(self._decode(message.value))
+            return self.function(self._decode(message))
         arguments: list[object] = []
         for kind in self._kinds:
             if kind is _Kind.PAYLOAD:
-                arguments.append(self._decode(message.value))
+                arguments.append(self._decode(message))
             elif kind is _Kind.MESSAGE:
                 arguments.append(message)
             else:
@@ -107,7 +107,9 @@ class HandlerCall:
         return self.function(*(given.q for _ in self._kinds))
 
 
-def read_handler(function: Callable[..., object], *, is_transactional: bool) -> HandlerCall:
+def read_handler(
+    function: Callable[..., object], *, is_transactional: bool, has_serializer: bool = False
+) -> HandlerCall:
     """The call of a handler; raises TypeError for one that cannot be called with a message."""
     awaits = is_async(function)
     name = _name_of(function)
@@ -125,7 +127,10 @@ def read_handler(function: Callable[..., object], *, is_transactional: bool) -> 
         raise TypeError(
             f"{name}: transaction=True and a parameter of type {wanted} belong together"
         )
-    decode = _decoder(payloads[0].annotation, name) if payloads else _undecoded
+    decode: Decode = _undecoded
+    if payloads:
+        annotation = payloads[0].annotation
+        decode = _serialized(annotation) if has_serializer else _decoder(annotation, name)
     return HandlerCall(function, parameters, decode)
 
 
@@ -206,8 +211,8 @@ def _name_of(function: Callable[..., object]) -> str:
 # Payloads
 
 
-def _undecoded(value: bytes | None) -> object:
-    return value
+def _undecoded(message: Message) -> object:
+    return message.value
 
 
 class _Model(Protocol):
@@ -218,22 +223,53 @@ class _Model(Protocol):
 
 def _decoder(annotation: object, name: str) -> Decode:
     """What makes a payload of the value of a message."""
-    members = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
-    plain = [each for each in members if each is not types.NoneType]
-    takes_none = len(plain) < len(members) or annotation in {object, Any}
-    decode = _value_decoder(annotation, plain, name)
+    decode = _value_decoder(annotation, _plain_members(annotation), name)
+    takes_none = _takes_none(annotation)
 
-    def decoded(value: bytes | None) -> object:
+    def decoded(message: Message) -> object:
+        value = message.value
         if value is None:
-            if takes_none:
-                return None
-            raise PayloadInvalid("the message is a tombstone, and the handler does not take None")
+            _check_tombstone(takes_none=takes_none)
+            return None
         try:
             return decode(value)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise PayloadInvalid(" ".join(str(error).split())) from error
 
     return decoded
+
+
+def _serialized(annotation: object) -> Decode:
+    """The payload that the serializer of the consumer reads."""
+    takes_none = _takes_none(annotation)
+
+    def decoded(message: Message) -> object:
+        if message.value is None:
+            _check_tombstone(takes_none=takes_none)
+            return None
+        try:
+            return message.payload
+        except DecodeError as error:
+            raise PayloadInvalid(error.sentence) from error
+
+    return decoded
+
+
+def _check_tombstone(*, takes_none: bool) -> None:
+    if not takes_none:
+        raise PayloadInvalid("the message is a tombstone, and the handler does not take None")
+
+
+def _takes_none(annotation: object) -> bool:
+    return types.NoneType in _members(annotation) or annotation in {object, Any}
+
+
+def _plain_members(annotation: object) -> list[object]:
+    return [each for each in _members(annotation) if each is not types.NoneType]
+
+
+def _members(annotation: object) -> tuple[object, ...]:
+    return typing.get_args(annotation) if _is_union(annotation) else (annotation,)
 
 
 def _value_decoder(annotation: object, plain: list[object], name: str) -> Callable[[bytes], object]:
@@ -249,7 +285,9 @@ def _value_decoder(annotation: object, plain: list[object], name: str) -> Callab
         msgspec.json.schema(annotation, schema_hook=_schema)
         return msgspec.json.Decoder(annotation).decode
     except TypeError as error:
-        raise TypeError(f"{name}: {annotation} cannot be decoded from JSON: {error}") from error
+        reason = str(error).strip().rpartition("\n")[2]
+        words = f"{annotation} cannot be decoded from JSON: {reason}; use a dataclass or a Struct"
+        raise TypeError(f"{name}: {words}") from error
 
 
 def _schema(kind: type) -> dict[str, object]:

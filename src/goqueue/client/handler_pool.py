@@ -20,11 +20,12 @@ import asyncio
 import inspect
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from types import TracebackType
 from typing import NamedTuple
 
+from goqueue.client import handler_call, handler_thread
 from goqueue.client.connection import Connection
 from goqueue.client.delivery_ledger import DeliveryLedger, WorkInHand
 from goqueue.client.errors import (
@@ -52,10 +53,14 @@ __all__ = ["HandlerPool", "PoolContext"]
 
 _log = logging.getLogger("goqueue.worker")
 
+# How long a task that was cancelled may take to end before the log names it.
+_HEED_S = 5.0
+_LOOK_S_MIN = 0.02
 # A lease is renewed for longer than its handler may take, so that its failure can be settled.
 _SETTLE_S = 60.0
 _MODES: dict[bool, GroupMode] = {True: "key_ordered", False: "shared"}
 _LOOP = "dead_letter_loop"
+_OWN_FILES = frozenset({__file__, handler_call.__file__, handler_thread.__file__})
 
 
 class PoolContext(NamedTuple):
@@ -82,13 +87,16 @@ class _Slot:
         # When the handler was called; None between two calls.
         self.began_at: float | None = None
         self.is_timed_out = False
+        # When it was cancelled; None again when that was reported, because the call goes on.
+        self.cancelled_at: float | None = None
+        self.work: WorkInHand | None = None
         self.thread: HandlerThread | None = None
         # What the thread is asked for; None while it is asked for nothing.
         self.answer: asyncio.Future[None] | None = None
 
     def end_call(self) -> None:
         """The call has ended, in whatever way: the next one has its full time."""
-        self.began_at = None
+        self.began_at = self.cancelled_at = self.work = None
         if self.is_timed_out:
             self.is_timed_out = False
             if self.task is not None and self.task.cancelling():
@@ -142,6 +150,7 @@ class HandlerPool:
             group=spec.group,
             mode=_MODES[spec.is_ordered],
             max_handling_s=spec.timeout_s + _SETTLE_S,
+            serializer=spec.serializer,
         )
         self._consumer = await consumer.__aenter__()
 
@@ -164,16 +173,50 @@ class HandlerPool:
         leases = [work.lease for work in self._interrupted if not work.lease.is_over]
         for lease in leases:
             lease.end()
+        if self._consumer is not None:
+            # What is released while a poll waits would come back to this very member.
+            await self._consumer.wait_until_stopped()
         if leases:
             await leases[0].grant.settling.release(leases)
         self._ledger.abandon()
         if self._consumer is not None:
             await self._consumer.close()
 
-    def expire(self, now: float) -> None:
-        """End calls that take too long."""
+    def give_up(self) -> None:
+        """There is no more time to close: keep nothing that would hold up the connection."""
+        self._ledger.abandon()
+        if self._consumer is not None:
+            self._consumer.give_up()
+
+    async def watch(self) -> None:
+        """End calls that take too long, by the clock of their leases.
+
+        Sleeps until the first call could be over: what begins meanwhile has its full time.
+        """
+        assert self._consumer is not None, "the pool is open"
+        clock = self._consumer.clock
+        while True:
+            now = clock.time()
+            await clock.sleep(max(self._next_expiry(now) - now, _LOOK_S_MIN))
+            self._expire(clock.time())
+
+    def _next_expiry(self, now: float) -> float:
+        timeout_s = self._spec.timeout_s
+        ends = [
+            slot.began_at + timeout_s
+            for slot in self._slots
+            if slot.began_at is not None and not slot.is_timed_out
+        ]
+        ends += [
+            slot.cancelled_at + _HEED_S for slot in self._slots if slot.cancelled_at is not None
+        ]
+        return min(ends, default=now + timeout_s)
+
+    def _expire(self, now: float) -> None:
         for slot in self._slots:
             began_at = slot.began_at
+            if slot.cancelled_at is not None and now - slot.cancelled_at >= _HEED_S:
+                self._report_unheeded(slot)
             if began_at is None or slot.is_timed_out or now - began_at < self._spec.timeout_s:
                 continue
             slot.is_timed_out = True
@@ -183,7 +226,25 @@ class HandlerPool:
                     self._replace_thread(slot, slot.thread)
             else:
                 assert slot.task is not None, "it is at work"
+                slot.cancelled_at = now
                 slot.task.cancel()
+
+    def _report_unheeded(self, slot: _Slot) -> None:
+        """Once for a call: it holds its slot until it returns, and nothing can end it."""
+        slot.cancelled_at = None
+        _log.error(
+            "%s: %s goes on although it was cancelled after %g s; it keeps one of %d slots until "
+            "it returns: let it pass on asyncio.CancelledError",
+            "?" if slot.work is None else _named(slot.work),
+            self._call.name,
+            self._spec.timeout_s,
+            self._spec.concurrency,
+        )
+
+    def holders(self) -> list[str]:
+        """What slots are still at work on, for whoever waits for their end."""
+        works = [slot.work for slot in self._slots if slot.work is not None]
+        return [f"{self._call.name} with {_named(work)}" for work in works]
 
     def _replace_thread(self, slot: _Slot, thread: HandlerThread) -> None:
         """Nothing can end a thread: it is left to itself, as long as there are not too many."""
@@ -227,6 +288,7 @@ class HandlerPool:
     async def _handle(self, slot: _Slot, work: WorkInHand) -> None:
         error: BaseException | None = None
         slot.began_at = began_at = work.lease.begun_at
+        slot.work = work
         try:
             if self._is_plain and find_telemetry() is None:
                 await self._call.start(work.message, self._given)
@@ -236,6 +298,7 @@ class HandlerPool:
             assert slot.task is not None, "it is at work"
             if not slot.is_timed_out and slot.task.cancelling():
                 self._interrupted.append(work)
+                _log.warning("%s: interrupted by the stop, and released", _named(work))
                 self._record(work, Outcome.RELEASED)
                 raise
             # Too slow, or the handler's own: it awaited something that was cancelled.
@@ -245,12 +308,22 @@ class HandlerPool:
             error = RuntimeError(f"the handler called sys.exit({ended.code!r})")
         except Exception as raised:  # noqa: BLE001 - whatever a handler raises is settled
             error = raised
+        except (GeneratorExit, KeyboardInterrupt):
+            # Python's, for this coroutine or the whole program.
+            raise
+        except BaseException as raised:  # noqa: BLE001 - as of a thread; Timeout of gevent is one
+            error = RuntimeError(f"the handler raised {reason_of(raised)}")
+            error.__cause__ = raised
         finally:
             slot.end_call()
             self._ledger.end(work)
         if self._telemetry.is_measured and began_at is not None:
-            seconds = time.monotonic() - began_at
+            seconds = work.lease.grant.settling.clock.time() - began_at
             self._telemetry.measure(self._spec.group, work.message.topic, seconds, error)
+        if error is not None and work.is_acked and not self._spec.is_transactional:
+            words = "%s: the handler failed after it had acked its message, which is done"
+            _log.warning(words, _named(work), exc_info=_trace(error))
+            error = None
         if error is None:
             is_acked = self._ledger.ack(work)
             self._record(work, Outcome.ACKED if is_acked else Outcome.LOST)
@@ -318,18 +391,20 @@ class HandlerPool:
         # A transaction that was aborted took its message along: that is settled all the same.
         if lease.is_lost or (lease.is_over and not isinstance(error, TransactionAborted)):
             words = "%s: the handler failed after its message was settled or its lease was lost"
-            _log.warning(words, _named(work), exc_info=error)
+            _log.warning(words, _named(work), exc_info=_trace(error))
             self._record(work, Outcome.LOST, error)
             return
         try:
             outcome = await self._return(work, error)
         except GoQueueError as refused:
-            _log.warning("%s: its failure could not be settled: %s", _named(work), refused)
+            words = "%s, delivery %d: %s; its failure could not be settled: %s"
+            delivery, reason = work.message.delivery_count, _reason(error)
+            _log.warning(words, _named(work), delivery, reason, refused, exc_info=_trace(error))
             outcome = Outcome.LOST
         self._record(work, outcome, error)
 
     async def _return(self, work: WorkInHand, error: BaseException) -> Outcome:
-        """Nack or reject the message."""
+        """Nack or reject the message; log what became of it once that is known."""
         message, retry, reason = work.message, self._spec.retry, _reason(error)
         delivery = message.delivery_count
         wait_s: float | None = None
@@ -338,31 +413,19 @@ class HandlerPool:
             wait_s = retry.wait_s(RetryLater(), delivery, self._chance)
         elif not isinstance(error, PayloadInvalid):
             wait_s = retry.wait_s(error, delivery, self._chance)
-        limit = self._max_deliveries.get(message.topic, 0)
-        is_dead = wait_s is None or bool(limit and delivery >= limit)
-        trace = None if isinstance(error, Reject | RetryLater | PayloadInvalid) else error
-        if is_dead:
-            _log.error(
-                "%s, delivery %d: to the dead letters: %s",
-                _named(work),
-                delivery,
-                reason,
-                exc_info=trace,
-            )
-        else:
-            _log.warning(
-                "%s, delivery %d: again in %.1f s: %s",
-                _named(work),
-                delivery,
-                wait_s,
-                reason,
-                exc_info=trace,
-            )
         if wait_s is not None:
             await message.nack(delay_s=wait_s, reason=reason)
         else:
             await self._reject(message, reason)
-        return Outcome.DEAD_LETTERED if is_dead else Outcome.RETRIED
+        limit = self._max_deliveries.get(message.topic, 0)
+        place, trace = _named(work), _trace(error)
+        if wait_s is None or (limit and delivery >= limit):
+            words = "%s, delivery %d: to the dead letters: %s"
+            _log.error(words, place, delivery, reason, exc_info=trace)
+            return Outcome.DEAD_LETTERED
+        words = "%s, delivery %d: again in %.1f s: %s"
+        _log.warning(words, place, delivery, wait_s, reason, exc_info=trace)
+        return Outcome.RETRIED
 
     async def _reject(self, message: Message, reason: str) -> None:
         try:
@@ -383,6 +446,26 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, PayloadInvalid):
         return f"the payload is invalid: {error.sentence}"
     return reason_of(error)
+
+
+def _trace(error: BaseException) -> BaseException | None:
+    """The failure as it is logged: without the frames between the worker and its handler.
+
+    They are the same for every message, and hide the one line that the reader looks for.
+    """
+    if isinstance(error, Reject | RetryLater | PayloadInvalid):
+        # Meant, or not the handler's: the reason says it all.
+        return None
+    kept: TracebackType | None = None
+    frames = []
+    at = error.__traceback__
+    while at is not None:
+        if at.tb_frame.f_code.co_filename not in _OWN_FILES:
+            frames.append(at)
+        at = at.tb_next
+    for each in reversed(frames):
+        kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return error if kept is None else error.with_traceback(kept)
 
 
 def _named(work: WorkInHand) -> str:

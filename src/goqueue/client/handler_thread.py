@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+from goqueue.client.retry_policy import reason_of
+
 __all__ = ["HandlerThread"]
 
 
@@ -67,6 +69,8 @@ def _answer(answer: asyncio.Future[None], error: BaseException | None) -> None:
         answer.set_result(None)
     elif isinstance(error, StopIteration) or not isinstance(error, Exception | SystemExit):
         # Thrown into the loop these would mean something else.
-        answer.set_exception(RuntimeError(f"the handler raised {type(error).__name__}"))
+        failure = RuntimeError(f"the handler raised {reason_of(error)}")
+        failure.__cause__ = error
+        answer.set_exception(failure)
     else:
         answer.set_exception(error)

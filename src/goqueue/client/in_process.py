@@ -24,7 +24,7 @@ class InProcessNode(Protocol):
     @property
     def clock(self) -> Clock: ...
 
-    def attach(self, protocol: asyncio.Protocol) -> None:
+    def attach(self, protocol: asyncio.BufferedProtocol) -> None:
         """Connect the client's end, on the running event loop; raises as a connect would."""
         ...
 

@@ -14,17 +14,17 @@ never renewed.
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
-from goqueue.client.ack_sender import AckSender, PendingAck
+from goqueue.client.ack_sender import AckBatch, AckSender, PendingAck
 from goqueue.client.errors import GoQueueError
 from goqueue.client.http import Transport, get
 from goqueue.client.membership import Subscription
 from goqueue.client.message import Message
 from goqueue.client.values import Headers, Value, duration, nanoseconds
-from goqueue.model import Refused, parse_duration
+from goqueue.model import LogId, Refused, parse_duration
 
 __all__ = ["Grant", "HeldLease", "LeaseRenewer", "LeaseTimes"]
 
@@ -105,6 +105,9 @@ class HeldLease(msgspec.Struct, weakref=True, eq=False):
     is_over: bool = False
     # The broker ended it before its holder did.
     is_lost: bool = False
+    # The acks that its own went with. Not its `PendingAck`, which holds the lease: a cycle for each
+    # message would be left to the garbage collector.
+    batch: AckBatch | None = None
 
     @property
     def receipt_handle(self) -> str:
@@ -143,7 +146,14 @@ class HeldLease(msgspec.Struct, weakref=True, eq=False):
 
     def ack(self) -> PendingAck:
         self.is_over = True
-        return self.grant.settling.ack(self)
+        pending = self.grant.settling.ack(self)
+        self.batch = pending.batch
+        return pending
+
+    @property
+    def pending_ack(self) -> PendingAck | None:
+        """Its ack, if it was acked."""
+        return None if self.batch is None else PendingAck(self.batch, self)
 
     async def nack(self, delay_s: float | None, reason: str) -> None:
         delay = None if delay_s is None else duration(delay_s)
@@ -182,6 +192,11 @@ class HeldLease(msgspec.Struct, weakref=True, eq=False):
             raise
 
 
+def _log_of(lease: HeldLease) -> LogId:
+    topic, partition, _ = lease.handle.split(":", 2)
+    return LogId(topic, int(partition))
+
+
 _TICKS_PER_LEASE = 6
 _TICK_S_MIN, _TICK_S_MAX = 0.01, 5.0
 _REFERENCES_MIN = 4000
@@ -201,6 +216,7 @@ class LeaseRenewer:
         self._compaction_at = _REFERENCES_MIN
         self._tick_s = _TICK_S_MAX
         self._is_new = asyncio.Event()
+        self._has_any = asyncio.Event()
         self._was_blocked = False
 
     def watch(self, messages: Iterable[Message], lease_s: float) -> None:
@@ -209,10 +225,15 @@ class LeaseRenewer:
         self._watched += [weakref.ref(each) for each in leases if isinstance(each, HeldLease)]
         if len(self._watched) >= self._compaction_at:
             self._living()
+        self._has_any.set()
         tick_s = min(max(lease_s / _TICKS_PER_LEASE, _TICK_S_MIN), _TICK_S_MAX)
         if tick_s < self._tick_s:
             self._tick_s = tick_s
             self._is_new.set()
+
+    def holds_any(self, logs: Collection[LogId]) -> bool:
+        """Whether a message of one of these partitions is in hand, or waits."""
+        return any(_log_of(lease) in logs for lease in self._living())
 
     async def run(self) -> None:
         while True:
@@ -222,7 +243,13 @@ class LeaseRenewer:
             await self._renew(now)
 
     async def _sleep(self) -> float:
-        """A tick, begun anew when ticks become shorter; by how much it was longer."""
+        """A tick, begun anew when ticks become shorter; by how much it was longer.
+
+        While there is no lease there is none: a test may let months pass.
+        """
+        while not self._watched:
+            self._has_any.clear()
+            await self._has_any.wait()
         while True:
             self._is_new.clear()
             tick_s, began_at = self._tick_s, self._clock.time()

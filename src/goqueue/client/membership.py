@@ -1,12 +1,17 @@
-"""A member of a consumer group: subscription, join, heartbeat, leave.
+"""A member of a consumer group: subscription, join, heartbeat, revocation, drain, leave.
 
 Owns the member id, the generation and the assignment. Joins again when the broker has forgotten the
-member.
+member. Members are cooperative: only partitions that move are interrupted. Where a group has eager
+members already, this one is eager, too.
+
+A heartbeat of a cooperative member waits for news. What it says to give up, the consumer stops to
+work on, and then `revoke` says so.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,7 +21,10 @@ from goqueue.client.values import duration
 from goqueue.model import LogId
 from goqueue.model.requests import Isolation
 
-__all__ = ["Membership", "OnPartitions", "Subscription"]
+if TYPE_CHECKING:
+    from goqueue.client.payloads import PayloadReader
+
+__all__ = ["Membership", "OnPartitions", "Subscription", "is_replaced"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -42,6 +50,10 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str = "python"
     mode: str | None = None
     start: str = "earliest"
+    # None: cooperative, or as the members of the group are.
+    protocol: str | None = None
+    # A static member: its next process takes its place, and it does not leave when it closes.
+    instance_id: str | None = None
     session_s: float = 30.0
     heartbeat_s: float = 3.0
     wait_s: float = 30.0
@@ -56,6 +68,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     on_assigned: OnPartitions | None = None
     on_revoked: OnPartitions | None = None
     isolation: Isolation = Isolation.READ_COMMITTED
+    payloads: "PayloadReader | None" = None
 
     def chunk_bytes_for(self, partitions: int) -> int:
         """How much to read at a time with so many partitions."""
@@ -69,7 +82,7 @@ _log = logging.getLogger("goqueue.client")
 class _Joined(msgspec.Struct, frozen=True):
     member_id: str
     generation: int
-    assigned_partitions: list[str]
+    assigned_partitions: list[str] = []
 
 
 class _Beat(msgspec.Struct, frozen=True):
@@ -78,12 +91,33 @@ class _Beat(msgspec.Struct, frozen=True):
     assigned_partitions: list[str]
 
 
+class _Partition(msgspec.Struct, frozen=True):
+    topic: str
+    partition: int
+
+
+class _CooperativeBeat(msgspec.Struct, frozen=True):
+    generation: int
+    partitions_to_revoke: list[_Partition]
+    partitions_assigned: list[_Partition]
+    rebalance_state: str = ""
+
+
 # A server that is away notices by itself that a member is gone: closing does not wait for it.
 _FAREWELL_S = 2.0
 _FORGOTTEN = frozenset({"group_not_found", "member_not_found"})
+# Why a revocation may be refused: it is over, or the member is.
+_OUTDATED = frozenset({*_FORGOTTEN, "generation_stale", "partition_not_assigned"})
 
 _JOINED = msgspec.json.Decoder(_Joined)
 _BEATS = msgspec.json.Decoder(_Beat)
+_COOPERATIVE_BEATS = msgspec.json.Decoder(_CooperativeBeat)
+
+_COOPERATIVE, _EAGER = "cooperative", "eager"
+# An answer that comes sooner and says nothing new is that of a broker that stops.
+_PAUSE_S = 0.05
+# How long a join waits for the first partitions.
+_FIRST_WAIT_S = 1.0
 
 
 class Membership:
@@ -96,6 +130,21 @@ class Membership:
         self.member_id: str | None = None
         self.generation = 0
         self.assigned: tuple[LogId, ...] = ()
+        # Of these, what is to be given up.
+        self.to_revoke: tuple[LogId, ...] = ()
+        self._protocol = subscription.protocol or _COOPERATIVE
+        # Whether members of the group have to give up something first.
+        self._is_waited_for = False
+
+    @property
+    def is_cooperative(self) -> bool:
+        return self._protocol == _COOPERATIVE
+
+    @property
+    def kept(self) -> tuple[LogId, ...]:
+        """The partitions to work on."""
+        gone = self.to_revoke
+        return tuple(log for log in self.assigned if log not in gone) if gone else self.assigned
 
     async def join(self) -> None:
         """Become a member; a member that is known already stays what it is."""
@@ -107,37 +156,124 @@ class Membership:
             "session_timeout": duration(subscription.session_s),
             "start_position": subscription.start,
             "member_id": self.member_id,
+            "instance_id": subscription.instance_id,
         }
-        request = post("groups", subscription.group, "join", fields=fields, is_repeatable=True)
+        group, protocol = subscription.group, (_COOPERATIVE,) if self.is_cooperative else ()
+        request = post("groups", group, "join", *protocol, fields=fields, is_repeatable=True)
         try:
             joined = await self._transport.read(request, _JOINED)
         except GoQueueError as error:
+            if error.code == "group_mismatch" and self._adapts(error.details.get("protocol")):
+                await self.join()
+                return
             if error.code != "member_not_found" or self.member_id is None:
                 raise
             self.member_id = None
             await self.join()
             return
         self.member_id = joined.member_id
-        self._adopt(joined.generation, joined.assigned_partitions)
+        if self.is_cooperative:
+            self.generation = joined.generation
+            await self._beat_cooperatively(joined.member_id, 0.0)
+            if self._is_waited_for and not self.assigned:
+                # Others give up something for this member, as a rule within a moment.
+                await self._beat_cooperatively(joined.member_id, _FIRST_WAIT_S)
+        else:
+            self._adopt(joined.generation, joined.assigned_partitions)
 
-    async def beat(self) -> None:
-        """Say that we live; adopt what the group decided meanwhile."""
+    def _adapts(self, protocol: object) -> bool:
+        """Use the protocol of the members that are there, unless the program chose one."""
+        is_other = protocol in (_COOPERATIVE, _EAGER) and protocol != self._protocol
+        if self._subscription.protocol is not None or not is_other:
+            return False
+        self._protocol = str(protocol)
+        return True
+
+    async def keep_alive(self) -> None:
+        """Wait until the next heartbeat is due, and send it; a cooperative member waits in it."""
+        clock, beat_s = self._transport.clock, self._subscription.heartbeat_s
+        if not self.is_cooperative or self.member_id is None:
+            await clock.sleep(beat_s)
+            await self.beat()
+            return
+        before = (self.generation, self.assigned, self.to_revoke)
+        asked_at = clock.time()
+        try:
+            await self.beat(beat_s)
+        except GoQueueError:
+            await clock.sleep(beat_s)
+            raise
+        is_news = before != (self.generation, self.assigned, self.to_revoke)
+        if not is_news and clock.time() - asked_at < min(_PAUSE_S, beat_s / 2):
+            await clock.sleep(beat_s)
+
+    async def beat(self, wait_s: float = 0.0) -> None:
+        """Say that we live; adopt what the group decided meanwhile.
+
+        A cooperative member waits for news, for `wait_s` at most.
+        """
         member_id = self.member_id
         if member_id is None:
             # Lost before, and to join again did not work then.
             await self.join_again(None)
             return
-        fields: dict[str, object] = {"member_id": member_id, "generation": self.generation}
-        group = self._subscription.group
         try:
-            request = post("groups", group, "heartbeat", fields=fields, is_repeatable=True)
-            beat = await self._transport.read(request, _BEATS)
+            if self.is_cooperative:
+                await self._beat_cooperatively(member_id, wait_s)
+            else:
+                await self._beat_eagerly(member_id)
         except GoQueueError as error:
-            if error.code not in _FORGOTTEN:
+            if error.code not in _FORGOTTEN or is_replaced(error):
                 raise
             await self.join_again(member_id)
-            return
+
+    async def _beat_eagerly(self, member_id: str) -> None:
+        fields: dict[str, object] = {"member_id": member_id, "generation": self.generation}
+        group = self._subscription.group
+        request = post("groups", group, "heartbeat", fields=fields, is_repeatable=True)
+        beat = await self._transport.read(request, _BEATS)
         self._adopt(beat.generation, beat.assigned_partitions)
+
+    async def _beat_cooperatively(self, member_id: str, wait_s: float) -> None:
+        fields: dict[str, object] = {
+            "member_id": member_id,
+            "generation": self.generation,
+            "wait": duration(wait_s) if wait_s else None,
+        }
+        request = post(
+            "groups",
+            self._subscription.group,
+            "heartbeat",
+            _COOPERATIVE,
+            fields=fields,
+            is_repeatable=True,
+            wait_s=wait_s,
+        )
+        beat = await self._transport.read(request, _COOPERATIVE_BEATS)
+        if member_id == self.member_id and beat.generation >= self.generation:
+            self.generation = beat.generation
+            self.assigned = _logs(beat.partitions_assigned)
+            self.to_revoke = _logs(beat.partitions_to_revoke)
+        self._is_waited_for = beat.rebalance_state == "pending_revoke"
+
+    async def revoke(self, logs: Sequence[LogId]) -> None:
+        """Say that partitions were given up; whatever became of them, a heartbeat tells."""
+        member_id = self.member_id
+        fields: dict[str, object] = {
+            "member_id": member_id,
+            "generation": self.generation,
+            "revoked_partitions": [
+                {"topic": log.topic, "partition": log.partition} for log in logs
+            ],
+        }
+        request = post(
+            "groups", self._subscription.group, "revoke", fields=fields, is_repeatable=True
+        )
+        try:
+            await self._transport.ask(request)
+        except GoQueueError as error:
+            if error.code not in _OUTDATED:
+                raise
 
     async def join_again(self, lost_id: str | None) -> None:
         """The broker does not know `lost_id` any more: join, unless that has been done already."""
@@ -147,7 +283,25 @@ class Membership:
                     "group %s has lost this member; it joins again", self._subscription.group
                 )
                 self.member_id = None
+                self._protocol = self._subscription.protocol or _COOPERATIVE
+                self.assigned = self.to_revoke = ()
                 await self.join()
+
+    async def drain(self) -> bool:
+        """Have nothing more leased to this member; False if the broker was not told."""
+        if self.member_id is None:
+            return False
+        fields: dict[str, object] = {"member_id": self.member_id}
+        group = self._subscription.group
+        request = post(
+            "groups", group, "drain", fields=fields, is_repeatable=True, patience_s=_FAREWELL_S
+        )
+        try:
+            await self._transport.ask(request)
+        except GoQueueError as error:
+            _log.info("draining group %s: %s", group, error)
+            return False
+        return True
 
     async def leave(self) -> None:
         """Give everything back; a member that is gone already is fine."""
@@ -158,8 +312,12 @@ class Membership:
             _log.info("leaving group %s: %s", self._subscription.group, error)
 
     async def depart(self) -> None:
-        """Give everything back; raises if the broker was not told and still counts this member."""
-        if self.member_id is None:
+        """Give everything back; raises if the broker was not told and still counts this member.
+
+        A static member stays until its session ends: its next process may come before that.
+        """
+        if self.member_id is None or self._subscription.instance_id is not None:
+            self.member_id = None
             return
         fields: dict[str, object] = {"member_id": self.member_id}
         self.member_id = None
@@ -174,6 +332,16 @@ class Membership:
     def _adopt(self, generation: int, assigned: list[str]) -> None:
         self.generation = generation
         self.assigned = tuple(split_name(name) for name in assigned)
+        self.to_revoke = ()
+
+
+def is_replaced(error: GoQueueError) -> bool:
+    """Whether another process has taken the place of this static member: then it must not join."""
+    return error.code == "member_not_found" and "instance_id" in error.details
+
+
+def _logs(partitions: list[_Partition]) -> tuple[LogId, ...]:
+    return tuple(LogId(each.topic, each.partition) for each in partitions)
 
 
 def split_name(name: str) -> LogId:

@@ -7,7 +7,7 @@ A message that was polled carries its lease; one that was read as a stream does 
 import datetime as dt
 from collections.abc import Awaitable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span
 
-__all__ = ["Lease", "Message", "moment"]
+__all__ = ["Lease", "Message", "PayloadSource", "moment"]
 
 T = TypeVar("T")
 
@@ -62,10 +62,17 @@ class Lease(Protocol):
     def end(self) -> None: ...
 
 
+class PayloadSource(Protocol):
+    """What decodes the value of one message."""
+
+    def read(self) -> object: ...
+
+
 class Message(msgspec.Struct, frozen=True, eq=False):
     """One message. `timestamp` is in nanoseconds since 1970; an empty key is no key.
 
-    `value` and `key` are bytes: see `text`, `json` and `key_text`. A value of None is a tombstone.
+    `value` and `key` are bytes: see `text`, `json`, `payload` and `key_text`. A value of None is a
+    tombstone.
     """
 
     topic: str
@@ -78,6 +85,7 @@ class Message(msgspec.Struct, frozen=True, eq=False):
     header_block: bytes = b""
     lease: Lease | None = None
     origin: Origin = None
+    payload_source: PayloadSource | None = None
 
     def __repr__(self) -> str:
         key = f", key={self.key!r}" if self.key else ""
@@ -124,6 +132,18 @@ class Message(msgspec.Struct, frozen=True, eq=False):
             return msgspec.json.decode(self.value, type=type)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise DecodeError(f"the value of {self._place} cannot be read: {error}") from error
+
+    @property
+    def payload(self) -> Any:  # noqa: ANN401 - of the type that the serializer reads
+        """The value as the `serializer` of the consumer reads it; a tombstone is None.
+
+        Decoded when it is first asked for, and kept. `DecodeError` if it cannot be read, which the
+        message survives: it can still be acked or rejected.
+        """
+        if self.payload_source is None:
+            words = "the message was read without a serializer: give one to the consumer"
+            raise GoQueueError("request_invalid", words)
+        return self.payload_source.read()
 
     @property
     def headers(self) -> dict[str, bytes]:

@@ -11,13 +11,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from goqueue.client.errors import GoQueueError, refusal
+from goqueue.client.errors import GoQueueError
 from goqueue.client.http import Request, Response, Transport, read_answer, target
+from goqueue.client.http_request import refused
+from goqueue.model.requests import Acks
 
 __all__ = ["MessageDraft", "PublishResult", "encode_draft", "publish_drafts"]
 
 # With these, too, each message has its result, if the request got as far as messages.
 _NONE_STORED = frozenset({400, 403, 404, 413, 422, 500, 507})
+_FAILED = 400
 
 
 class MessageDraft(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +45,7 @@ class MessageDraft(msgspec.Struct, frozen=True, kw_only=True):
 class PublishResult(msgspec.Struct, frozen=True, eq=False):
     """What became of one draft: a place, or a code and a sentence that say why there is none.
 
-    `json` is the result exactly as the server sent it.
+    `json` is the result exactly as the server sent it. With `acks="none"` the offset is -1.
     """
 
     partition: int
@@ -55,7 +58,7 @@ class PublishResult(msgspec.Struct, frozen=True, eq=False):
 
 class _Result(msgspec.Struct, frozen=True):
     partition: int = 0
-    offset: int = 0
+    offset: int = -1
     code: str = ""
     error: str = ""
     due: str = msgspec.field(default="", name="deliverAt")
@@ -98,20 +101,25 @@ def _texts(draft: MessageDraft) -> tuple[str | None, str, str | None]:
 
 
 async def publish_drafts(
-    transport: Transport, topic: str, drafts: Sequence[MessageDraft | bytes]
+    transport: Transport, topic: str, drafts: Sequence[MessageDraft | bytes], acks: str = Acks.ALL
 ) -> list[PublishResult]:
     """Publish by one request, which is not repeated; bytes are drafts that were encoded before."""
     encoded = (each if isinstance(each, bytes) else encode_draft(each) for each in drafts)
     request = Request(
         method="POST",
-        target=target("topics", topic, "messages"),
+        target=target("topics", topic, "messages", acks=None if acks == Acks.ALL else str(acks)),
         body=b'{"messages":[' + b",".join(encoded) + b"]}",
         answers=_NONE_STORED,
     )
     response = await transport.ask(request)
-    reply = read_answer(response, _REPLIES)
-    if reply.results is None and reply.code:
-        raise refusal(reply.code, reply.error, status=response.status)
+    try:
+        reply = read_answer(response, _REPLIES)
+    except GoQueueError:
+        if response.status < _FAILED:
+            raise
+        raise refused(response) from None
+    if reply.results is None and (reply.code or response.status >= _FAILED):
+        raise refused(response)
     given = reply.results or []
     if len(given) != len(drafts):
         words = f"the answer has {len(given)} results for {len(drafts)} messages"

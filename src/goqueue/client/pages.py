@@ -11,7 +11,8 @@ import base64
 import binascii
 import datetime as dt
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +23,9 @@ from goqueue.client.message import Message
 from goqueue.client.values import duration, nanoseconds
 from goqueue.model import LogId, Priority
 from goqueue.records import encode_headers
+
+if TYPE_CHECKING:
+    from goqueue.client.payloads import PayloadReader
 
 __all__ = [
     "DamageSkipped",
@@ -34,6 +38,7 @@ __all__ = [
     "fetch_page",
     "first_at",
     "open_readers",
+    "with_payloads",
 ]
 
 _log = logging.getLogger("goqueue.client")
@@ -107,11 +112,14 @@ class MessagePage(msgspec.Struct, frozen=True, eq=False):
 
     messages: list[PageMessage]
     next_offset: int
+    # A poll of a cooperative member that has to send a heartbeat.
+    rebalance_required: bool = False
 
 
 class _Page(msgspec.Struct, frozen=True):
     messages: list[msgspec.Raw]
     next_offset: int = 0
+    rebalance_required: bool = False
 
 
 class _Topic(msgspec.Struct, frozen=True):
@@ -127,7 +135,8 @@ def decode_page(body: bytes) -> MessagePage:
     """Read the body of a reply that holds messages."""
     try:
         page = _PAGES.decode(body)
-        return MessagePage([_page_message(bytes(raw)) for raw in page.messages], page.next_offset)
+        messages = [_page_message(bytes(raw)) for raw in page.messages]
+        return MessagePage(messages, page.next_offset, page.rebalance_required)
     except (msgspec.MsgspecError, binascii.Error, KeyError, ValueError) as error:
         words = f"the answer is not what the contract says: {error}"
         raise GoQueueError("response_invalid", words, is_outcome_unknown=True) from error
@@ -136,6 +145,19 @@ def decode_page(body: bytes) -> MessagePage:
 def _page_message(raw: bytes) -> PageMessage:
     body = _MESSAGES.decode(raw)
     return PageMessage(decode_message(body), raw, body.receipt_handle, body.delivery_count)
+
+
+async def with_payloads(
+    messages: list[PageMessage], payloads: "PayloadReader | None"
+) -> list[PageMessage]:
+    """The same messages, with payloads if there is a serializer that reads them."""
+    if payloads is None:
+        return messages
+    attached = await payloads.attach([each.message for each in messages])
+    return [
+        msgspec.structs.replace(each, message=message)
+        for each, message in zip(messages, attached, strict=True)
+    ]
 
 
 async def fetch_page(
@@ -147,6 +169,7 @@ async def fetch_page(
     limit: int,
     wait_s: float = 0.0,
     isolation: str | None = None,
+    payloads: "PayloadReader | None" = None,
 ) -> MessagePage:
     """Messages from an offset on, or from the first one at or after a time (RFC 3339)."""
     request = Request(
@@ -165,13 +188,19 @@ async def fetch_page(
         ),
         is_repeatable=True,
         wait_s=wait_s,
+        log=log,
     )
-    return decode_page((await transport.ask(request)).body)
+    page = decode_page((await transport.ask(request)).body)
+    messages = await with_payloads(page.messages, payloads)
+    return msgspec.structs.replace(page, messages=messages)
 
 
 async def first_at(transport: Transport, log: LogId, time: dt.datetime) -> MessagePage:
     """A page of the first message at or after a time; empty if there is none yet."""
     return await fetch_page(transport, log, time=_utc_text(time), limit=1)
+
+
+Convert = Callable[[Sequence[PageMessage]], Awaitable[list[PageMessage]]]
 
 
 class DamageSkipped(msgspec.Struct, frozen=True):
@@ -195,6 +224,7 @@ class PageReader:
         time: str | None = None,
         isolation: str | None = None,
         on_damage: Callable[[DamageSkipped], None] | None = None,
+        payloads: "PayloadReader | None" = None,
     ) -> None:
         self.log = log
         self.offset = offset
@@ -204,6 +234,9 @@ class PageReader:
         self._time = time
         self._isolation = isolation
         self._on_damage = on_damage or _log_damage
+        self._payloads = payloads
+        # Changes how messages are shown, such as by decoding their values.
+        self.convert: Convert | None = None
 
     @property
     def is_at_end(self) -> bool:
@@ -224,6 +257,7 @@ class PageReader:
                 limit=limit,
                 wait_s=wait_s,
                 isolation=self._isolation,
+                payloads=self._payloads,
             )
         except GoQueueError as error:
             self._skip_damage(error)
@@ -231,7 +265,7 @@ class PageReader:
         if self._time is not None or page.next_offset > self.offset:
             self.offset = page.next_offset
         self._time = None
-        return page.messages
+        return page.messages if self.convert is None else await self.convert(page.messages)
 
     def step_back(self, messages: Sequence[PageMessage]) -> None:
         """Return messages that were read and not used: the next read begins with them."""
@@ -255,6 +289,7 @@ async def open_readers(
     start: str | int | dt.datetime,
     isolation: str | None,
     on_damage: Callable[[DamageSkipped], None] | None,
+    payloads: "PayloadReader | None" = None,
 ) -> list[PageReader]:
     """A reader for one partition, or for each; they begin at `start`."""
     described = await transport.read(get("topics", topic), _TOPICS)
@@ -272,6 +307,7 @@ async def open_readers(
             time=_time_text(start),
             isolation=isolation,
             on_damage=on_damage,
+            payloads=payloads,
         )
         for number in numbers
     ]

@@ -13,8 +13,8 @@ import msgspec
 
 from goqueue.client.errors import GoQueueError
 from goqueue.client.http import Transport, post
-from goqueue.client.membership import Membership, Subscription
-from goqueue.client.pages import PageMessage, decode_page
+from goqueue.client.membership import Membership, Subscription, is_replaced
+from goqueue.client.pages import PageMessage, decode_page, with_payloads
 from goqueue.client.values import duration
 
 __all__ = ["PollConsumer", "Result"]
@@ -45,6 +45,7 @@ class PollConsumer:
         self._transport = transport
         self._subscription = subscription
         self._membership = Membership(transport, subscription)
+        self._beat_at = 0.0
         self._is_closed = False
 
     async def __aenter__(self) -> "PollConsumer":
@@ -65,10 +66,12 @@ class PollConsumer:
             await membership.join()
         clock = self._transport.clock
         polled_at = clock.time()
+        if membership.is_cooperative and polled_at >= self._beat_at:
+            await self._follow()
         try:
             messages = await self._poll(limit, wait_s)
         except GoQueueError as error:
-            if error.code not in _LOST:
+            if error.code not in _LOST or is_replaced(error):
                 raise
             membership.member_id = None
             await clock.pause(_PAUSE_S)
@@ -115,4 +118,16 @@ class PollConsumer:
         request = post(
             "groups", subscription.group, "poll", fields=fields, is_repeatable=True, wait_s=wait_s
         )
-        return decode_page((await self._transport.ask(request)).body).messages
+        page = decode_page((await self._transport.ask(request)).body)
+        if page.rebalance_required:
+            await self._follow()
+        # Leased for nothing if the registry is away: they come again when their leases end.
+        return await with_payloads(page.messages, subscription.payloads)
+
+    async def _follow(self) -> None:
+        """Learn how the group is balanced, and give up what moves: nothing is leased ahead."""
+        membership, clock = self._membership, self._transport.clock
+        await membership.beat()
+        if membership.to_revoke:
+            await membership.revoke(membership.to_revoke)
+        self._beat_at = clock.time() + self._subscription.heartbeat_s

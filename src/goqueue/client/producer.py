@@ -18,12 +18,13 @@ import asyncio
 import datetime as dt
 import math
 from collections import deque
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from goqueue import records
 from goqueue.client.batch import ProducerBatch, ProducerConfig, Receipt, Registry
-from goqueue.client.errors import Closed, GoQueueError, MessageTooLarge, NotFound, refusal
+from goqueue.client.errors import Closed, GoQueueError, MessageTooLarge, NotFound, copy_of, refusal
 from goqueue.client.http import Transport, get
 from goqueue.client.sender import Buffer, PartitionSender, SenderContext
 from goqueue.client.tasks import Tasks
@@ -43,14 +44,18 @@ from goqueue.client.values import (
     nanoseconds,
     priority_number,
 )
-from goqueue.model import DELIVER_HEADER, Message, Refused
+from goqueue.model import DELIVER_HEADER, Code, Message, Refused
 from goqueue.records import HEADER_SIZE, murmur3
 
 __all__ = ["BrokerClock", "Due", "Partitioner", "Producer", "ProducerConfig", "draft", "weigh"]
 
+# Writes a value for a topic.
+ValueEncoder = Callable[[str, Value], Awaitable[bytes | None]]
+
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _KNOWN_S_MAX = 60.0
+_MOMENT_MAX = 2**63 - 1
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -82,7 +87,7 @@ class BrokerClock:
         """The time so long from now; 0 for now."""
         seconds = due.total_seconds() if isinstance(due, dt.timedelta) else due
         if not math.isfinite(seconds) or seconds < 0:
-            raise GoQueueError("message_invalid", f"a delay of {seconds} seconds is none")
+            raise GoQueueError("message_invalid", f"a delay is at least 0 s, not {seconds:g}")
         if not seconds:
             return 0
         wanted_at = self._ticks()
@@ -98,7 +103,8 @@ class BrokerClock:
 def _moment(time: dt.datetime) -> int:
     if time.tzinfo is None:
         raise ValueError("a time to deliver at needs a time zone")
-    return (time - _EPOCH) // _MICROSECOND * 1000
+    # Beyond what a record can say only the limit of the server decides, which is far below it.
+    return min((time - _EPOCH) // _MICROSECOND * 1000, _MOMENT_MAX)
 
 
 def draft(
@@ -119,7 +125,15 @@ def draft(
 
 
 def _refusal(refused: Refused) -> GoQueueError:
-    return refusal(refused.code, str(refused), details=refused.facts)
+    facts = refused.facts
+    part = facts.get("part", "message")
+    if refused.code is Code.MESSAGE_TOO_LARGE:
+        words = (
+            f"the {part} of the message: {facts.get('size')} bytes, at most {facts.get('limit')}"
+        )
+    else:
+        words = f"the {part} of the message is not valid: {facts.get('found', facts.get('reason'))}"
+    return refusal(refused.code, words, details=facts)
 
 
 def weigh(message: Message, bytes_max: int) -> int:
@@ -154,6 +168,8 @@ class Partitioner:
     def choose(self, key: bytes, partition: int | None) -> int:
         """The partition of a message; one without key begins a batch in the next."""
         if partition is not None:
+            if not isinstance(partition, int):
+                raise TypeError(f"a partition is a number, not {partition!r}")
             if not 0 <= partition < self.count:
                 raise NotFound(
                     "partition_not_found",
@@ -215,8 +231,10 @@ class Producer:
         tasks: Tasks,
         gathering: ProducerConfig,
         registry: Registry | None = None,
+        encoder: ValueEncoder | None = None,
     ) -> None:
         self._transport = transport
+        self._encoder = encoder
         self._tasks = tasks
         self._gathering = gathering
         self._buffer = Buffer(gathering.buffer_bytes_max)
@@ -255,6 +273,8 @@ class Producer:
         """
         if delay is not None or deliver_at is not None:
             due = due_of(delay, deliver_at, due)
+        if self._encoder is not None:
+            value = await self._encoder(topic, value)
         route = self._routes.get(topic)
         if route is None or self._is_closed or route.stale_at <= self._clock():
             route = await self._discover(topic)
@@ -323,7 +343,8 @@ class Producer:
     @property
     def failure(self) -> GoQueueError | None:
         """The first failure since the last flush."""
-        return self._failed[0].error if self._failed else None
+        error = self._failed[0].error if self._failed else None
+        return None if error is None else copy_of(error)
 
     @property
     def following(self) -> int:
@@ -342,7 +363,7 @@ class Producer:
         self._failed.clear()
         for error in unseen:
             if error is not None:
-                raise error
+                raise copy_of(error)
 
     async def drain(self) -> None:
         """Send what waits, and wait until all is answered, in whichever way."""

@@ -18,17 +18,23 @@ import contextlib
 import logging
 import time
 from collections import deque
+from typing import TYPE_CHECKING
 
 from goqueue.client.ack_sender import AckSender
+from goqueue.client.clock import Clock
 from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.http import Transport, post
 from goqueue.client.leased_records import LeaseTerms, read_leased
 from goqueue.client.leases import HeldLease, LeaseRenewer, LeaseTimes
-from goqueue.client.membership import Membership, Subscription
+from goqueue.client.membership import Membership, Subscription, is_replaced
 from goqueue.client.message import Message
 from goqueue.client.retries import is_worth_retrying
 from goqueue.client.tasks import AsyncOnce, Tasks
 from goqueue.client.values import duration
+from goqueue.model import REBALANCE_HEADER, LogId
+
+if TYPE_CHECKING:
+    from goqueue.client.payloads import PayloadReader
 
 __all__ = ["PrefetchWindow", "QueueConsumer"]
 
@@ -104,7 +110,14 @@ class PrefetchWindow:
 _log = logging.getLogger("goqueue.client")
 
 _PAUSE_S = 0.05
-# A poll that has waited for longer finds nothing: it can be given up without losing a lease.
+# How long to wait for messages in hand of partitions that move: less than the group does.
+_GIVE_UP_S = 50.0
+_GIVE_UP_TICK_S = 0.02
+_REBALANCE = REBALANCE_HEADER.lower().encode()
+# How long the answer to a poll may be under way: of a broker that ends it because the member stops,
+# and of one that was not told. A poll that has waited for longer than that finds nothing, so it can
+# be given up without losing a lease.
+_DRAIN_S = 2.0
 _POLL_GRACE_S = 0.1
 
 
@@ -128,6 +141,7 @@ class QueueConsumer:
         self._ready: deque[Message] = deque()
         # Leases that are not to be handed out, and that nobody was told of yet.
         self._unwanted: deque[HeldLease] = deque()
+        self._given_up: dict[LogId, None] = {}
         self._failure: GoQueueError | None = None
         self._has_more = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -135,6 +149,7 @@ class QueueConsumer:
         self._wanted = 0
         self._low = 0
         self._polled_at = 0.0
+        self._is_poll_under_way = False
         self._background: list[asyncio.Task[None]] = []
         self._polling: asyncio.Task[None] | None = None
         self._beginning = AsyncOnce(self._begin)
@@ -206,6 +221,11 @@ class QueueConsumer:
         return None
 
     @property
+    def clock(self) -> Clock:
+        """What the time in hand of its messages is measured by."""
+        return self._clock
+
+    @property
     def is_low(self) -> bool:
         """Whether to poll for more."""
         return len(self._ready) <= self._low
@@ -249,6 +269,11 @@ class QueueConsumer:
         with contextlib.suppress(Closed):
             self._tasks.start(self._retiring.run())
 
+    async def wait_until_stopped(self) -> None:
+        """`stop`, and wait until what was not begun is given back and nothing more is leased."""
+        self._end_waiting()
+        await self._retiring.run()
+
     async def close(self) -> None:
         """Give back what was not begun, wait for the acknowledgements under way, leave the group.
 
@@ -267,19 +292,31 @@ class QueueConsumer:
             await asyncio.gather(*others, return_exceptions=True)
         await self._membership.leave()
 
+    def give_up(self) -> None:
+        """Close without a word to the broker, where leases and session end in their time."""
+        self._is_closed = True
+        self._end_waiting()
+        for task in (*self._background, self._polling):
+            if task is not None:
+                task.cancel()
+
     def _end_waiting(self) -> None:
         self._is_stopping = True
         self._has_more.set()
         self._has_room.set()
 
     async def _retire(self) -> None:
-        """Lease nothing more, and give back what waits."""
+        """Lease nothing more, and give back what waits.
+
+        The broker ends a poll that waits. Given up from here, it would go on waiting there until
+        the broker notices, and get what is given back: leased to nobody, and counted as delivered.
+        """
         polling = self._polling
         if polling is not None:
-            # The answer to a poll that was just sent is on its way, with leases that nobody else
-            # would give back.
-            grace_s = self._polled_at + _POLL_GRACE_S - time.monotonic()
-            await self._clock.wait_briefly(polling, max(grace_s, 0.0))
+            if self._is_poll_under_way:
+                is_drained = await self._membership.drain()
+                grace_s = self._polled_at + _POLL_GRACE_S - time.monotonic()
+                await self._clock.wait_briefly(polling, _DRAIN_S if is_drained else max(grace_s, 0))
             polling.cancel()
             await asyncio.gather(polling, return_exceptions=True)
         while self._ready:
@@ -324,14 +361,57 @@ class QueueConsumer:
 
     async def _keep_alive(self) -> None:
         while True:
-            await self._clock.sleep(self._subscription.heartbeat_s)
             member_id = self._membership.member_id
             try:
-                await self._membership.beat()
+                await self._membership.keep_alive()
             except GoQueueError as error:
                 _log.warning("heartbeat of group %s: %s", self._subscription.group, error)
             self._forget_leases_of(member_id)
+            self._give_up()
             await self._times.refresh()
+
+    def _give_up(self) -> None:
+        """Begin to give up partitions that are to move and are not being given up yet."""
+        logs = [log for log in self._membership.to_revoke if log not in self._given_up]
+        if logs:
+            self._given_up.update(dict.fromkeys(logs))
+            with contextlib.suppress(Closed):
+                self._tasks.start(self._revoke(logs))
+
+    async def _revoke(self, logs: list[LogId]) -> None:
+        """Give back what waits, wait for what is in hand, and tell the group.
+
+        Leases run on when partitions move, so nothing that is in hand is delivered again. To wait
+        for it keeps the order of handling; not for longer than the group waits.
+        """
+        try:
+            self._discard_given_up()
+            await self._release()
+            deadline = self._time() + _GIVE_UP_S
+            while self._time() < deadline and self._renewer.holds_any(logs):
+                await self._clock.sleep(_GIVE_UP_TICK_S)
+            await self._membership.revoke(logs)
+        except GoQueueError as error:
+            # The next heartbeat names them again.
+            _log.warning("giving up partitions of group %s: %s", self._subscription.group, error)
+        finally:
+            for log in logs:
+                self._given_up.pop(log, None)
+
+    def _discard_given_up(self) -> None:
+        """Give back what waits of partitions that move; other threads may pop meanwhile."""
+        kept: list[Message] = []
+        with contextlib.suppress(IndexError):
+            while True:
+                message = self._ready.pop()
+                if LogId(message.topic, message.partition) in self._given_up:
+                    self._discard(message)
+                else:
+                    kept.append(message)
+        self._ready.extendleft(kept)
+        if kept:
+            self._has_more.set()
+        self._has_room.set()
 
     def _forget_leases_of(self, member_id: str | None) -> None:
         """With a member go its leases: what waits here belongs to others by now."""
@@ -394,7 +474,11 @@ class QueueConsumer:
                 if member_id is None:
                     # Lost before, and to join again did not work then.
                     await self._membership.join_again(None)
+                if self.is_stopped:
+                    return
                 self._ready.extend(await self._poll(room))
+                if self._given_up:
+                    self._discard_given_up()
                 # Half of what there is, not of what there might be: where messages come no faster
                 # than they are handled, each poll would bring a single one.
                 self._low = len(self._ready) // 2
@@ -436,20 +520,38 @@ class QueueConsumer:
         # The answer needs real time to get here.
         self._polled_at = time.monotonic()
         polled_at = self._time()
-        response = await self._transport.ask(request)
+        self._is_poll_under_way = True
+        try:
+            response = await self._transport.ask(request)
+        finally:
+            self._is_poll_under_way = False
+        if not response.body and _REBALANCE in response.headers:
+            # The heartbeat that waits is told, too: nothing is paused for it.
+            return []
         if not response.body:
-            if self._time() - polled_at < min(_PAUSE_S, wait_s / 2):
+            is_early = self._time() - polled_at < min(_PAUSE_S, wait_s / 2)
+            if is_early and not self._is_stopping:
                 # A broker that is stopping answers at once: do not ask it in a tight loop.
                 await self._clock.pause(_PAUSE_S)
             return []
         terms = LeaseTerms(self._settling, self._times.of, response.asked_at)
         messages = read_leased(response.body, terms)
         self._renewer.watch(messages, self._times.shortest_s)
-        return messages
+        payloads = self._subscription.payloads
+        return messages if payloads is None else await self._attach(payloads, messages)
+
+    async def _attach(self, payloads: "PayloadReader", messages: list[Message]) -> list[Message]:
+        try:
+            return await payloads.attach(messages)
+        except BaseException:
+            # Given back with the next tick, or by `_retire`, which cancels polling.
+            for message in messages:
+                self._discard(message)
+            raise
 
     async def _is_mended(self, error: GoQueueError, member_id: str | None) -> bool:
         """Whether polling can go on after this error."""
-        if error.code in {"group_not_found", "member_not_found"}:
+        if error.code in {"group_not_found", "member_not_found"} and not is_replaced(error):
             try:
                 await self._membership.join_again(member_id)
                 self._forget_leases_of(member_id)

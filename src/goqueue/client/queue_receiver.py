@@ -5,14 +5,20 @@ delivered again. Owns the acknowledgements of one group, which travel together.
 """
 
 import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from goqueue.client.ack_sender import AckSender
-from goqueue.client.errors import Closed
+from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.http import Transport, post
 from goqueue.client.leased_records import LeaseTerms, read_leased
+from goqueue.client.leases import HeldLease
 from goqueue.client.message import Message
 from goqueue.client.tasks import Tasks
 from goqueue.client.values import duration
+
+if TYPE_CHECKING:
+    from goqueue.client.payloads import PayloadReader
 
 __all__ = ["QueueReceiver"]
 
@@ -35,16 +41,22 @@ class QueueReceiver:
         return self._is_closed
 
     async def receive(
-        self, topic: str, *, limit: int, wait_s: float, visibility_s: float | None
+        self,
+        topics: Sequence[str],
+        limit: int,
+        *,
+        wait_s: float,
+        visibility_s: float | None,
+        payloads: "PayloadReader | None" = None,
     ) -> list[Message]:
         """Lease at most `limit` messages; none if none came within `wait_s`."""
         if self._is_closed:
             raise Closed("the connection is closed")
         fields: dict[str, object] = {
-            "topic": topic,
-            "max": limit,
+            "topics": topics,
+            "max_messages": limit,
             "wait": duration(wait_s),
-            "visibility": None if visibility_s is None else duration(visibility_s),
+            "visibility_timeout": None if visibility_s is None else duration(visibility_s),
         }
         # Repeated although it leases: what the lost answer leased comes again with its lease's end.
         request = post(
@@ -58,7 +70,15 @@ class QueueReceiver:
         )
         response = await self._transport.ask(request)
         terms = LeaseTerms(self._settling, lambda _: visibility_s or _LEASE_S, response.asked_at)
-        return read_leased(response.body, terms)
+        messages = read_leased(response.body, terms)
+        if payloads is None:
+            return messages
+        try:
+            return await payloads.attach(messages)
+        except GoQueueError:
+            leases = [each.lease for each in messages if isinstance(each.lease, HeldLease)]
+            await self._settling.release(leases)
+            raise
 
     async def close(self) -> None:
         """Wait for the acknowledgements under way; what is not settled comes again by itself."""

@@ -2,19 +2,31 @@
 
 import asyncio
 from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
 from goqueue.client.fetcher import Feed, Reader
 from goqueue.client.http import Transport
 from goqueue.client.message import Message
 from goqueue.client.stream_consumer import Start, find_start, partition_count
 from goqueue.client.tasks import AsyncOnce, Tasks
+from goqueue.client.values import StartPosition, check_choice, moment_of
 from goqueue.model import LogId
 from goqueue.model.requests import Isolation
 
-__all__ = ["Replay"]
+if TYPE_CHECKING:
+    from goqueue.client.payloads import PayloadReader
+
+__all__ = ["Replay", "checked_start"]
 
 CHUNK_BYTES = 1024 * 1024
 WAIT_S = 30.0
+
+
+def checked_start(given: Start) -> Start:
+    """Where to begin, checked: text is a name or a time."""
+    if isinstance(given, str) and not given[:1].isdigit():
+        return check_choice("from_", given, StartPosition)
+    return given if isinstance(given, int) else moment_of("from_", given)
 
 
 class Replay:
@@ -29,6 +41,7 @@ class Replay:
         partition: int | None = None,
         start: Start = "earliest",
         isolation: Isolation = Isolation.READ_COMMITTED,
+        payloads: "PayloadReader | None" = None,
     ) -> None:
         self._transport = transport
         self._tasks = tasks
@@ -36,6 +49,7 @@ class Replay:
         self._partition = partition
         self._start = start
         self._isolation = isolation
+        self._payloads = payloads
         self._beginning = AsyncOnce(self._begin)
         self._feed = Feed(self._beginning.run, lambda _log, _offset: None)
         self._running: list[tuple[Reader, asyncio.Task[None]]] = []
@@ -85,6 +99,7 @@ class Replay:
                 wait_s=WAIT_S,
                 on_reading=self._feed.put,
                 isolation=self._isolation,
+                payloads=self._payloads,
             )
             self._running.append((reader, self._tasks.start(reader.run())))
 

@@ -13,10 +13,19 @@ import msgspec
 from goqueue.client.errors import GoQueueError
 from goqueue.client.http import Request, Transport, post, read_answer, target
 from goqueue.client.message_drafts import MessageDraft, encode_draft
-from goqueue.client.values import Headers, Value, duration, encode_value
+from goqueue.client.values import (
+    Delay,
+    Headers,
+    Value,
+    duration,
+    encode_key,
+    encode_value,
+    priority_number,
+    span_of,
+)
 from goqueue.client.values import headers as header_pairs
 
-__all__ = ["Reply", "ask_for_reply", "send_reply"]
+__all__ = ["Reply", "ask_for_reply", "request_draft", "request_seconds", "send_reply"]
 
 T = TypeVar("T")
 
@@ -69,6 +78,32 @@ class _Sent(msgspec.Struct, frozen=True):
 
 _REPLIED = msgspec.json.Decoder(_Replied)
 _SENT = msgspec.json.Decoder(_Sent)
+
+
+# The broker waits no longer for a reply.
+_REQUEST_S_MAX = 60.0
+
+
+def request_seconds(timeout: Delay) -> float:
+    """How long to wait for a reply."""
+    return span_of("timeout", timeout, most_s=_REQUEST_S_MAX)
+
+
+def request_draft(
+    value: Value,
+    key: str | bytes | None,
+    headers: Headers | None,
+    partition: int | None,
+    priority: int | str,
+) -> MessageDraft:
+    """The message of a request."""
+    return MessageDraft(
+        value=encode_value(value),
+        key=encode_key(key),
+        headers=text_headers(headers),
+        partition=partition,
+        priority=priority_number(priority),
+    )
 
 
 async def ask_for_reply(

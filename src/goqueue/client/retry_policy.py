@@ -11,6 +11,8 @@ to `wait_s_max`. Imports nothing that `import goqueue` should not cost.
 
 from typing import Protocol
 
+from goqueue.client.option_checks import check_count, check_seconds
+
 __all__ = ["Reject", "Retry", "RetryLater", "reason_of"]
 
 # The broker takes no longer delay of a nack, and cuts longer reasons.
@@ -35,9 +37,7 @@ class RetryLater(Exception):
 
     def __init__(self, reason: str = "", *, delay_s: float | None = None) -> None:
         super().__init__(reason)
-        if delay_s is not None and not 0 <= delay_s <= _WAIT_S_MAX:
-            raise ValueError(f"delay_s is from 0 to {_WAIT_S_MAX:.0f}, not {delay_s}")
-        self.delay_s = delay_s
+        self.delay_s = None if delay_s is None else check_seconds("delay_s", delay_s, _WAIT_S_MAX)
 
 
 class Retry:
@@ -58,11 +58,14 @@ class Retry:
         wait_s_max: float = 60.0,
         on: type[Exception] | tuple[type[Exception], ...] = Exception,
     ) -> None:
-        if attempts is not None and attempts < 1:
-            raise ValueError(f"attempts is at least 1, not {attempts}; 1 means no retry")
-        if not 0 <= first_wait_s <= wait_s_max <= _WAIT_S_MAX:
-            words = f"not 0 <= {first_wait_s} <= {wait_s_max} <= {_WAIT_S_MAX:.0f}"
-            raise ValueError(f"first_wait_s and wait_s_max do not fit: {words}")
+        if attempts is not None:
+            check_count("attempts (1 means no retry)", attempts, 1)
+        check_seconds("wait_s_max", wait_s_max, _WAIT_S_MAX)
+        check_seconds("first_wait_s", first_wait_s, _WAIT_S_MAX)
+        if first_wait_s > wait_s_max:
+            raise ValueError(
+                f"first_wait_s ({first_wait_s:g}) is above wait_s_max ({wait_s_max:g})"
+            )
         kinds = on if isinstance(on, tuple) else (on,)
         _check_exceptions(kinds)
         self.attempts = attempts
@@ -102,6 +105,12 @@ def reason_of(error: BaseException) -> str:
         import traceback
 
         words = "".join(traceback.format_exception_only(error))
+        inner = error
+        while isinstance(inner, BaseExceptionGroup):
+            # "unhandled errors in a TaskGroup" alone helps nobody: the first of them does.
+            inner = inner.exceptions[0]
+        if inner is not error:
+            words = f"{words.rstrip()}: {''.join(traceback.format_exception_only(inner))}"
     # A name of a file may hold what is no text.
     words = words.encode(errors="backslashreplace").decode()
     return " ".join(words.split())[:_REASON_CHARACTERS_MAX]

@@ -30,7 +30,8 @@ from goqueue.client.batch import PartitionSequence, ProducerBatch, ProducerConfi
 from goqueue.client.errors import Closed, GoQueueError, refusal
 from goqueue.client.http import Transport, target
 from goqueue.client.stored_records import PublishedBatch, post_records
-from goqueue.model import DELIVER_HEADER, Message
+from goqueue.model import DELIVER_HEADER, LogId, Message
+from goqueue.model.requests import Acks
 
 __all__ = ["Accumulator", "BatchSender", "Buffer", "PartitionSender", "SenderContext"]
 
@@ -80,22 +81,27 @@ class Accumulator:
 
     def add(self, key: bytes, value: bytes | None, size_bytes: int, now: float) -> Receipt:
         """Encode a message of normal priority; `size_bytes` is what it occupies in a request."""
-        batch = self._roomy(size_bytes, now)
+        batch = self.roomy(size_bytes)
+        if batch is not None:
+            return batch.add(key, value, size_bytes)
+        # A new batch waits for nothing until a message is in it.
+        batch = ProducerBatch(self._topic, self._partition, now)
         receipt = batch.add(key, value, size_bytes)
-        if batch is not self._open:
-            self._append(batch)
+        self._append(batch)
         return receipt
 
     def put(self, message: Message, size_bytes: int, now: float) -> Receipt:
         """Encode any message."""
-        batch = self._roomy(size_bytes, now)
+        batch = self.roomy(size_bytes)
+        if batch is not None:
+            return batch.put(message, size_bytes)
+        batch = ProducerBatch(self._topic, self._partition, now)
         receipt = batch.put(message, size_bytes)
-        if batch is not self._open:
-            self._append(batch)
+        self._append(batch)
         return receipt
 
-    def _roomy(self, size_bytes: int, now: float) -> ProducerBatch:
-        """The open batch, or a new one, which waits for nothing until a message is in it."""
+    def roomy(self, size_bytes: int) -> ProducerBatch | None:
+        """The open batch, if there is one with room for so much."""
         batch = self._open
         gathering = self._gathering
         if (
@@ -104,7 +110,7 @@ class Accumulator:
             and batch.size_bytes + size_bytes <= gathering.size_bytes_max
         ):
             return batch
-        return ProducerBatch(self._topic, self._partition, now)
+        return None
 
     def _append(self, batch: ProducerBatch) -> None:
         self._open = batch
@@ -160,12 +166,15 @@ class BatchSender:
         partition: int,
         *,
         registry: Registry | None,
-        is_repeatable: bool,
+        gathering: ProducerConfig,
     ) -> None:
         self._transport = transport
-        self._target = target("topics", topic, "records", partition=partition)
+        self._log = LogId(topic, partition)
+        acks = None if gathering.acks == Acks.ALL else str(gathering.acks)
+        self._target = target("topics", topic, "records", partition=partition, acks=acks)
         self._sequence = None if registry is None else PartitionSequence(registry)
-        self._is_repeatable = is_repeatable or registry is not None
+        self._is_repeatable = gathering.repeats or registry is not None
+        self._is_unconfirmed = gathering.acks == Acks.NONE
 
     @property
     def following(self) -> int:
@@ -222,7 +231,13 @@ class BatchSender:
 
     async def _post(self, where: str, body: bytearray, count: int) -> PublishedBatch:
         return await post_records(
-            self._transport, where, body, count, is_repeatable=self._is_repeatable
+            self._transport,
+            where,
+            body,
+            count,
+            log=self._log,
+            is_repeatable=self._is_repeatable,
+            is_unconfirmed=self._is_unconfirmed,
         )
 
 
@@ -267,7 +282,7 @@ class PartitionSender:
             topic,
             partition,
             registry=road.registry,
-            is_repeatable=road.gathering.repeats,
+            gathering=road.gathering,
         )
         self._hurried: ProducerBatch | None = None
         self._sleeper: asyncio.Future[None] | None = None
@@ -295,7 +310,13 @@ class PartitionSender:
         """Take a message without headers and of normal priority; it leaves by itself."""
         if self._is_ended:
             raise Closed("the producer has ended")
-        receipt = self._waiting.add(key, value, size_bytes, self._clock())
+        batch = self._waiting.roomy(size_bytes)
+        # What enters an open batch needs no clock.
+        receipt = (
+            batch.add(key, value, size_bytes)
+            if batch is not None
+            else self._waiting.add(key, value, size_bytes, self._clock())
+        )
         self._buffer.taken += size_bytes
         if self._sleeper is not None and (not self._is_lingering or self._waiting.is_full):
             self._wake()

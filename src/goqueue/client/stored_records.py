@@ -94,16 +94,21 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PublishedBatch(msgspec.Struct, frozen=True):
-    """The offset of the first record of a batch, and the time of all, in nanoseconds since 1970."""
+    """The offset of the first record of a batch, and the time of all, in nanoseconds since 1970.
 
-    first: int
+    Without acks there is no offset.
+    """
+
+    first: int | None
     timestamp: int
 
 
 class _Placed(msgspec.Struct, frozen=True):
     partition: int
-    base_offset: int
     count: int
+    base_offset: int | None = None
+    error: str = ""
+    code: str = ""
 
 
 class _Published(msgspec.Struct, frozen=True):
@@ -152,8 +157,9 @@ class StoredRecords:
             epoch=producer.epoch,
             sequence=batch.sequence,
         )
+        log = LogId(batch.topic, batch.partition)
         return await post_records(
-            self._transport, where, batch.data, batch.count, is_repeatable=True
+            self._transport, where, batch.data, batch.count, log=log, is_repeatable=True
         )
 
 
@@ -182,6 +188,7 @@ async def fetch_records(
         ),
         is_repeatable=True,
         wait_s=wait_s,
+        log=log,
     )
     response = await transport.ask(request)
     following = _number(response.headers, _NEXT_OFFSET)
@@ -189,20 +196,35 @@ async def fetch_records(
 
 
 async def post_records(
-    transport: Transport, where: str, data: bytearray, count: int, *, is_repeatable: bool
+    transport: Transport,
+    where: str,
+    data: bytearray,
+    count: int,
+    *,
+    log: LogId,
+    is_repeatable: bool,
+    is_unconfirmed: bool = False,
 ) -> PublishedBatch:
-    """Append `count` encoded records at a target of the raw-record route, all of them or none."""
+    """Append `count` encoded records at a target of the raw-record route, all of them or none.
+
+    `log` is the partition that the target names. With `is_unconfirmed` (`acks=none`) the answer has
+    no offset.
+    """
     request = Request(
         method="POST",
         target=where,
         body=data,
         content_type=RECORDS_MEDIA,
         is_repeatable=is_repeatable,
+        log=log,
     )
     published = await transport.read(request, _PUBLISHED)
     placed = published.results
     if len(placed) != 1 or placed[0].count != count:
         words = "the broker took another number of messages"
+        raise GoQueueError("response_invalid", words, is_outcome_unknown=True)
+    if placed[0].base_offset is None and not is_unconfirmed:
+        words = "the broker says no offset"
         raise GoQueueError("response_invalid", words, is_outcome_unknown=True)
     return PublishedBatch(placed[0].base_offset, nanoseconds(published.timestamp))
 

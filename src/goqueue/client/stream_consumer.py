@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -24,7 +24,7 @@ import msgspec
 from goqueue.client.errors import Closed, GoQueueError, NotFound, refusal
 from goqueue.client.fetcher import Feed, Reader
 from goqueue.client.http import Request, Transport, get, post
-from goqueue.client.membership import Membership, Subscription
+from goqueue.client.membership import Membership, Subscription, is_replaced
 from goqueue.client.message import Message
 from goqueue.client.pages import first_at
 from goqueue.client.tasks import AsyncOnce, Tasks
@@ -186,6 +186,10 @@ _OUTDATED = frozenset(
 )
 
 
+# A revocation that nobody heard of is forced after a minute.
+_UNASKED_S = 55.0
+
+
 class StreamConsumer:
     """`async for message in consumer`; joins with the first message asked for."""
 
@@ -207,6 +211,9 @@ class StreamConsumer:
         self._resumed: dict[LogId, int] = {}
         self._rewound: list[LogId] = []
         self._has_lost_work = False
+        # The member and the generation whose partitions are read.
+        self._known: tuple[str | None, int] = (None, 0)
+        self._heard_at = transport.clock.time()
         self._is_closed = False
 
     async def __aenter__(self) -> "StreamConsumer":
@@ -245,7 +252,7 @@ class StreamConsumer:
     async def commit(self, *, except_last: int = 0) -> None:
         """Commit everything handed out so far, the message in hand included.
 
-        `except_last` leaves out so many of those handed out last, as after `take`.
+        `except_last` leaves out that number of messages handed out last, as after `take`.
         """
         await self._commit(is_done=True, except_last=except_last)
 
@@ -292,7 +299,7 @@ class StreamConsumer:
     async def close(self, *, except_last: int | None = None) -> None:
         """Stop reading, commit what is finished if commits are automatic, leave the group.
 
-        With `except_last` everything handed out is finished but for so many handed out last.
+        With `except_last` the last messages handed out, that number of them, are not finished.
         """
         if self._is_closed:
             return
@@ -320,6 +327,7 @@ class StreamConsumer:
             # Closed meanwhile, when there was no member yet that could have left.
             await self._membership.leave()
             return
+        self._known = (self._membership.member_id, self._membership.generation)
         # Before the first message: to learn where to begin may take longer than a session lasts.
         if not self._background:
             self._background.append(self._tasks.start(self._keep_alive()))
@@ -330,11 +338,13 @@ class StreamConsumer:
 
     async def _keep_alive(self) -> None:
         while True:
-            await self._transport.clock.sleep(self._subscription.heartbeat_s)
             try:
-                await self._beat()
+                await self._beat(self._membership.keep_alive)
             except GoQueueError as error:
                 _log.warning("heartbeat of group %s: %s", self._subscription.group, error)
+                if is_replaced(error):
+                    self._feed.fail(error)
+                    return
             # Not only after a change: the last attempt may have failed halfway. And not here: the
             # broker may hold the answer for longer than a session lasts.
             if self._unread() and not self._taking_up.locked():
@@ -345,26 +355,52 @@ class StreamConsumer:
         await self._beat()
         await self._take_up()
 
-    async def _beat(self) -> None:
-        """Say that we live; what is no longer ours is let go at once."""
+    async def _beat(self, send: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Say that we live; what is no longer ours is let go at once.
+
+        `send` may wait for long, so others may hear something meanwhile.
+        """
+        membership, clock = self._membership, self._transport.clock
+        await (send or membership.beat)()
         async with self._beating:
-            membership = self._membership
-            member_id, generation = membership.member_id, membership.generation
-            await membership.beat()
+            member_id, generation = self._known
+            self._known = (membership.member_id, membership.generation)
             # Whoever was forgotten, or has missed a generation, cannot tell whether others have
-            # read on meanwhile. Where every message counts once, it is not taken for granted.
+            # read on meanwhile. Where every message counts once, it is not taken for granted. A
+            # cooperative member is asked before it loses something, unless it was not heard of.
             has_missed = membership.generation > generation + 1
+            if membership.is_cooperative:
+                has_missed = clock.time() - self._heard_at > _UNASKED_S
             is_strict = self._subscription.commit_interval_s is None
             is_away = membership.member_id != member_id or (has_missed and is_strict)
+            self._heard_at = clock.time()
+            if membership.to_revoke:
+                await self._give_up(membership.to_revoke)
             self._resumed |= self._positions.settled()
-            kept = () if is_away else membership.assigned
+            kept = () if is_away else membership.kept
             self._revoke([log for log in self._readers if log not in kept])
             unread = self._unread()
             self._resumed = {log: at for log, at in self._resumed.items() if log in unread}
 
+    async def _give_up(self, logs: Sequence[LogId]) -> None:
+        """Commit what is finished of partitions that move, stop to read them, tell the group.
+
+        The message in hand is not finished: the next owner gets it again.
+        """
+        if self._subscription.commit_interval_s is not None:
+            self._finish(is_done=False)
+            offsets = self._positions.uncommitted()
+            moved = {log: offset for log, offset in offsets.items() if log in logs}
+            try:
+                await self._send(moved)
+            except GoQueueError as error:
+                _log.warning("commit of group %s: %s", self._subscription.group, error)
+        self._revoke([log for log in self._readers if log in logs])
+        await self._membership.revoke(logs)
+
     def _unread(self) -> list[LogId]:
         """What is ours and is not read yet."""
-        return [log for log in self._membership.assigned if log not in self._readers]
+        return [log for log in self._membership.kept if log not in self._readers]
 
     async def _resume(self) -> None:
         try:
@@ -437,6 +473,7 @@ class StreamConsumer:
             wait_s=self._subscription.wait_s,
             on_reading=self._feed.put,
             isolation=self._subscription.isolation,
+            payloads=self._subscription.payloads,
         )
         self._readers[log] = reader, self._tasks.start(reader.run())
 

@@ -8,11 +8,21 @@ Invariant: after `close` no task of the connection is running.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from typing import Protocol
 
 from goqueue.client.call_timeout import background_context
 from goqueue.client.errors import Closed
 
-__all__ = ["AsyncOnce", "Tasks"]
+__all__ = ["AsyncOnce", "Closable", "Tasks"]
+
+
+class Closable(Protocol):
+    """What was made from a connection, and is closed with it."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    async def close(self) -> None: ...
 
 
 class Tasks:

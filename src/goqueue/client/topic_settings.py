@@ -17,8 +17,8 @@ class TopicSettings(TypedDict, total=False):
     A duration is text such as "1m30s", or a number of seconds.
     """
 
-    # The number of copies that must hold a message before it is acknowledged. A single node keeps
-    # one.
+    # The number of copies that must hold a message before it is acknowledged with `acks` `all`. A
+    # single node keeps one.
     min_insync_replicas: int
     # Segments whose messages are all older are deleted; -1 keeps everything.
     retention_hours: int
@@ -48,13 +48,18 @@ class TopicSettings(TypedDict, total=False):
     # The topic that receives messages which were rejected or failed too often. It is created on
     # first use. Required if the default would exceed 249 characters.
     dead_letter_topic: str
-    # Reserved: there is no schema registry yet, so only `false` is accepted.
+    # Check each value against the subject with the name of the topic, else `{topic}-value`. A value
+    # in registry framing is checked against its schema id, any other against the latest version,
+    # which must then be JSON Schema; null values pass.
     schema_validation: bool
     # How many messages of each priority a round of queue reads delivers, critical first.
     priority_weights: Sequence[int]
     # A priority that has messages and was not served for this long goes before all others, one
     # message at a time.
     priority_boost: str | float
+    # `retention_hours` in milliseconds, for shorter times. Each follows when the other is changed;
+    # hours are rounded up. If both are given, this one counts.
+    retention_ms: int
 
 
 class NewTopicSettings(TopicSettings, total=False):
@@ -63,7 +68,8 @@ class NewTopicSettings(TopicSettings, total=False):
     None leaves a setting to the server.
     """
 
-    # The number of copies of each partition. A single node keeps one.
+    # The number of copies of each partition, at most one on each node of a cluster. A single node
+    # keeps one.
     replication_factor: int | None
 
 
@@ -85,3 +91,4 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     schema_validation: bool = False
     priority_weights: tuple[int, ...] = (50, 25, 15, 7, 3)
     priority_boost: str = "30s"
+    retention_ms: int = 604_800_000

@@ -8,15 +8,26 @@ Invariant: a topic has one handler in a group, and the handlers of one group agr
 because a group delivers in one mode.
 """
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from goqueue.client.entry import connect
+from goqueue.client.option_checks import (
+    check_count,
+    check_flag,
+    check_name,
+    check_seconds,
+    check_serializer,
+)
 from goqueue.client.retry_policy import Retry
 
 if TYPE_CHECKING:
     from goqueue.client.connection import Connection
     from goqueue.client.handler_call import HandlerCall, Middleware
+    from goqueue.client.serializers import Serializer
     from goqueue.client.worker_run import WorkerRun
+    from goqueue.model import Secret
 
     Wrapper = TypeVar("Wrapper", bound=Middleware)
 
@@ -41,39 +52,52 @@ class HandlerSpec(NamedTuple):
     retry: Retry
     timeout_s: float
     is_transactional: bool
+    serializer: "Serializer[object] | None" = None
 
 
 class Worker:
     """`worker = goqueue.Worker("billing")`, `@worker.handler("orders")`, `worker.run()`.
 
-    `group` is the consumer group that shares the work. `server` and `api_key` are those of
-    `connect`. Each handler works on `concurrency` messages at a time: tasks for `async def`,
-    threads for `def`. With `ordered` messages of one key are handled one after the other, in their
-    order, by the whole group. When told to stop, handlers have `shutdown_s` to finish. `name`
-    names this process over its restarts, for handlers with transactions.
+    `group` is the consumer group that shares the work. `server`, the keys and the certificates are
+    those of `connect`. Each handler works on `concurrency` messages at a time: tasks for
+    `async def`, threads for `def`. With `ordered` messages of one key are handled one after the
+    other, in their order, by the whole group. When told to stop, handlers have `shutdown_s` to
+    finish. `name` names this process over its restarts, for handlers with transactions.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - those of `connect`, and those of a worker
         self,
         group: str,
         *,
         server: str | None = None,
-        api_key: str | None = None,
+        api_key: "str | Secret | None" = None,
+        api_key_file: str | None = None,
+        ca_file: str | None = None,
+        client_cert: str | None = None,
+        client_key: str | None = None,
+        allow_plaintext: bool = False,
         concurrency: int = 10,
         ordered: bool = False,
         shutdown_s: float = 25.0,
         name: str | None = None,
     ) -> None:
         _check_names((group,), 'a worker is created with the name of its group: Worker("billing")')
-        if shutdown_s < 0:
-            raise ValueError(f"shutdown_s is at least 0, not {shutdown_s}")
         self.group = group
-        self.server = server
-        self.api_key = api_key
-        self.shutdown_s = shutdown_s
-        self.name = name
-        self._concurrency = _checked_concurrency(concurrency)
-        self._is_ordered = ordered
+        self.server = None if server is None else check_name("server", server)
+        self._connect = functools.partial(
+            connect,
+            server,
+            api_key=_hidden(api_key),
+            api_key_file=api_key_file,
+            ca_file=ca_file,
+            client_cert=client_cert,
+            client_key=client_key,
+            allow_plaintext=allow_plaintext,
+        )
+        self.shutdown_s = check_seconds("shutdown_s", shutdown_s)
+        self.name = None if name is None else check_name("name", name)
+        self._concurrency = check_count("concurrency", concurrency, 1, _CONCURRENCY_MAX)
+        self._is_ordered = check_flag("ordered", ordered)
         self._handlers: list[HandlerSpec] = []
         self._middleware: list[Middleware] = []
         self._startup: list[HandlerCall] = []
@@ -84,6 +108,10 @@ class Worker:
     def handlers(self) -> tuple[HandlerSpec, ...]:
         """What was declared, in order."""
         return tuple(self._handlers)
+
+    def open_connection(self, client_id: str) -> "Connection":
+        """A connection to the server of the worker, to be entered."""
+        return self._connect(client_id=client_id)
 
     # Declarations
 
@@ -96,6 +124,7 @@ class Worker:
         retry: Retry | None = None,
         timeout_s: float = 3600.0,
         transaction: bool = False,
+        serializer: "Serializer[object] | None" = None,
     ) -> Callable[[Declared], Declared]:
         """Handle messages of topics by the decorated function, which stays as it is.
 
@@ -104,24 +133,33 @@ class Worker:
         publishes. Returning acks the message. An exception is retried as `retry` says, and goes to
         the dead letters otherwise. A call that takes longer than `timeout_s` has failed.
 
-        With a `transaction`, what the function publishes by its parameter of type `Transaction`
-        and the ack of its message take effect together or not at all.
+        With a `serializer` the payload is what that reads, whatever type is annotated. With a
+        `transaction`, what the function publishes by its parameter of type `Transaction` and the
+        ack of its message take effect together or not at all.
         """
-        group = self.group if group is None else group
-        is_ordered = self._is_ordered if ordered is None else ordered
+        group = self.group if group is None else check_name("group", group)
+        is_ordered = self._is_ordered if ordered is None else check_flag("ordered", ordered)
         self._check_declared(topics, group, is_ordered=is_ordered)
-        if timeout_s <= 0:
-            raise ValueError(f"timeout_s is above 0, not {timeout_s}")
-        chosen = self._concurrency if concurrency is None else _checked_concurrency(concurrency)
+        check_seconds("timeout_s", timeout_s, is_positive=True)
+        check_flag("transaction", transaction)
+        chosen = self._concurrency
+        if concurrency is not None:
+            chosen = check_count("concurrency", concurrency, 1, _CONCURRENCY_MAX)
         policy = Retry() if retry is None else retry
         if not isinstance(policy, Retry):
             raise TypeError(f"retry is a goqueue.Retry, not {type(policy).__name__}")
+        if serializer is not None:
+            check_serializer(serializer)
 
         def declare(function: Declared) -> Declared:
             from goqueue.client.handler_call import read_handler
 
             spec = HandlerSpec(
-                call=read_handler(function, is_transactional=transaction),
+                call=read_handler(
+                    function,
+                    is_transactional=transaction,
+                    has_serializer=serializer is not None,
+                ),
                 topics=topics,
                 group=group,
                 concurrency=chosen,
@@ -129,6 +167,7 @@ class Worker:
                 retry=policy,
                 timeout_s=min(timeout_s, _TRANSACTION_S_MAX) if transaction else timeout_s,
                 is_transactional=transaction,
+                serializer=serializer,
             )
             self._handlers.append(spec)
             return function
@@ -220,7 +259,10 @@ def _check_names(names: tuple[object, ...], sentence: str) -> None:
         raise TypeError(sentence)
 
 
-def _checked_concurrency(concurrency: int) -> int:
-    if not 1 <= concurrency <= _CONCURRENCY_MAX:
-        raise ValueError(f"concurrency is from 1 to {_CONCURRENCY_MAX}, not {concurrency}")
-    return concurrency
+def _hidden(key: "str | Secret | None") -> "Secret | None":
+    """A key that is shown to nobody who looks at the worker."""
+    if key is None:
+        return None
+    from goqueue.model import Secret
+
+    return key if isinstance(key, Secret) else Secret(check_name("api_key", key))

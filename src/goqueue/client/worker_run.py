@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator, Sequence
 
 from goqueue.client.connection import Connection
-from goqueue.client.entry import connect
 from goqueue.client.errors import GoQueueError
 from goqueue.client.handler_call import Given, HandlerCall, Middleware
 from goqueue.client.handler_pool import HandlerPool, PoolContext
@@ -34,9 +33,6 @@ __all__ = ["WorkerRun", "run_until_signalled"]
 _log = logging.getLogger("goqueue.worker")
 
 _CLIENT_ID = "goqueue-worker"
-# How often calls are looked at that may take too long, as a share of the time that they may take.
-_LOOKS = 10
-_LOOK_S_MIN, _LOOK_S_MAX = 0.02, 1.0
 _IDLE_S = 0.05
 _SIGNALS_HEEDED = 2
 # To leave the groups takes a moment, however little time is left.
@@ -121,8 +117,7 @@ class WorkerRun:
         async with contextlib.AsyncExitStack() as stack:
             q = given
             if q is None:
-                opened = connect(worker.server, api_key=worker.api_key, client_id=_CLIENT_ID)
-                q = await stack.enter_async_context(opened)
+                q = await stack.enter_async_context(worker.open_connection(_CLIENT_ID))
             for hook in self._shutdown:
                 stack.push_async_callback(_call_hook, hook, q)
             for hook in self._startup:
@@ -165,7 +160,7 @@ class WorkerRun:
             await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
             opening.cancel()
             if not self._is_stopping.is_set():
-                others = [tasks.create_task(self._watch())]
+                others = [tasks.create_task(pool.watch()) for pool in self._pools]
                 if until_idle:
                     others.append(tasks.create_task(self._stop_when_idle(q)))
                 await self._work_until_stopped(tasks)
@@ -185,7 +180,11 @@ class WorkerRun:
         for pool in self._pools:
             _log.info("group %s: handling %s", group, pool.describe())
         slots = [slot for pool in self._pools for slot in pool.start(tasks)]
-        await self._is_stopping.wait()
+        try:
+            await self._is_stopping.wait()
+        except asyncio.CancelledError:
+            await self._end_slots(slots)
+            raise
         for pool in self._pools:
             pool.stop()
         in_hand = sum(pool.in_hand for pool in self._pools)
@@ -198,13 +197,20 @@ class WorkerRun:
             timeout=self._worker.shutdown_s,
             return_when=asyncio.FIRST_COMPLETED,
         )
-        for task in (hurried, *slots):
-            task.cancel()
+        hurried.cancel()
+        await self._end_slots(slots)
+        # Nothing can end a task that goes on: another signal ends the process.
+        await self._close()
+
+    async def _end_slots(self, slots: Sequence[asyncio.Task[None]]) -> None:
+        """Cancel what is not done, and say what does not heed that."""
+        for slot in slots:
+            slot.cancel()
         await _wait_for_all(slots, _FAREWELL_S)
         if any(not slot.done() for slot in slots):
-            # The group of tasks waits for it; another signal ends the process.
-            _log.error("group %s: a handler goes on although it was cancelled", group)
-        await self._close()
+            holders = [each for pool in self._pools for each in pool.holders()]
+            words = "group %s: the stop waits for what goes on although it was cancelled: %s"
+            _log.error(words, self._worker.group, "; ".join(holders) or "a handler")
 
     async def _close(self) -> None:
         """Give back what is left, and leave; not for longer than there is time."""
@@ -219,22 +225,14 @@ class WorkerRun:
                 await asyncio.gather(*(pool.close() for pool in self._pools))
         except TimeoutError:
             _log.warning("group %s: the node did not answer in time", self._worker.group)
+            for pool in self._pools:
+                pool.give_up()
         if self._threads is not None:
             # A thread that is stuck may come back later, and finds nobody.
             self._threads.stop()
         tally = self._telemetry.tally
         counts = ", ".join(f"{tally[each]} {each.value.replace('_', '-')}" for each in Outcome)
         _log.info("group %s: stopped; %s", self._worker.group, counts)
-
-    async def _watch(self) -> None:
-        """End calls that take too long."""
-        shortest_s = min(spec.timeout_s for spec in self._worker.handlers)
-        look_s = min(max(shortest_s / _LOOKS, _LOOK_S_MIN), _LOOK_S_MAX)
-        while True:
-            await asyncio.sleep(look_s)
-            now = time.monotonic()
-            for pool in self._pools:
-                pool.expire(now)
 
     async def _stop_when_idle(self, q: Connection) -> None:
         while True:

@@ -11,13 +11,15 @@ Nothing here reads the log, a clock or a file: `goqueue.broker.groups` and `goqu
 connect these machines with partitions.
 """
 
-from goqueue.delivery.delays import Delayed, Delays, DelaysStated
+from goqueue.delivery.delays import Delayed, Delays
+from goqueue.delivery.delays_copy import DelaysStated
 from goqueue.delivery.lanes import LANES, LaneFacts, Lanes
 from goqueue.delivery.lease_handles import LeaseHandles, LeaseName
 from goqueue.delivery.leases import Lease, LeasePart
 from goqueue.delivery.message_state import MessageState
 from goqueue.delivery.position import (
     REASON_BYTES_MAX,
+    Checkpoint,
     Position,
     PositionStated,
     TransactionHolds,
@@ -42,6 +44,7 @@ __all__ = [
     "REASON_BYTES_MAX",
     "RECEIVED_MAX",
     "WHEEL_REACH_NS",
+    "Checkpoint",
     "Delayed",
     "Delays",
     "DelaysStated",

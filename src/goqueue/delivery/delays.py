@@ -22,13 +22,14 @@ from operator import lt
 
 import msgspec
 
+from goqueue.delivery.delays_copy import DelaysCopy, DelaysStated, read_column
 from goqueue.delivery.far_delays import FarDelays
 from goqueue.delivery.ranges import Ranges
 from goqueue.delivery.wheel import WHEEL_REACH_NS, Wheel
 from goqueue.model import Offset, Priority, Timestamp, TransactionKey
 from goqueue.model.requests import DelayState
 
-__all__ = ["Delayed", "Delays", "DelaysStated"]
+__all__ = ["Delayed", "Delays"]
 
 _PENDING = -1
 _CANCELLED = -2
@@ -57,19 +58,6 @@ class Delayed(msgspec.Struct, frozen=True, kw_only=True):
     delivered_offset: Offset | None = None
 
 
-class DelaysStated(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the log says about delays below an offset; columns as bytes of 64-bit integers."""
-
-    topic: int
-    upto: int
-    offsets: bytes
-    dues: bytes
-    outcomes: bytes
-    controls: bytes
-    # Producer and number of each open transaction, with the messages in it.
-    held: list[tuple[int, int, list[int]]] = []
-
-
 class Delays:
     """Delayed messages by their first offset."""
 
@@ -92,6 +80,8 @@ class Delays:
         self._held: dict[TransactionKey, list[int]] = {}
         self._first_needed = 0
         self._changes = 0
+        # A statement that is being made.
+        self._copy: DelaysCopy | None = None
         self._delivered_count = 0
         self._cancelled_count = 0
 
@@ -168,6 +158,13 @@ class Delays:
             if self._change(offset, _HELD, outcome) and is_commit:
                 self._wait(self._index_of(offset))
 
+    def release_all(self, committed: Iterable[TransactionKey]) -> None:
+        """Every open transaction has ended: these were committed, all others aborted."""
+        for holder in committed:
+            self.release(holder, is_commit=True)
+        for holder in list(self._held):
+            self.release(holder, is_commit=False)
+
     def deliver(self, offset: int, delivered_offset: int) -> None:
         """The message was appended once more, and that is committed."""
         if self._end(offset, delivered_offset):
@@ -206,7 +203,7 @@ class Delays:
     def _withdraw(self, offset: int) -> None:
         """A message that was pending is so no longer."""
         if self._leaving.pop(offset, 0) is not None and not self._wheel.cancel(offset):
-            self._far.count -= 1
+            self._far.remove()
 
     def _change(self, offset: int, before: int, after: int) -> bool:
         """Give a message another outcome; False if the one that it has is not this."""
@@ -214,6 +211,8 @@ class Delays:
         if index is None or self._outcomes[index] >> _PRIORITY_BITS != before:
             return False
         self._changes += 1
+        if self._copy is not None:
+            self._copy.keep_outcome(index)
         priority = self._outcomes[index] & ((1 << _PRIORITY_BITS) - 1)
         self._outcomes[index] = after << _PRIORITY_BITS | priority
         return True
@@ -221,6 +220,10 @@ class Delays:
     def drop_below(self, start: int) -> None:
         """The log begins later now. What was pending before that was damaged, and is gone."""
         count = bisect_left(self._offsets, start)
+        controls = bisect_left(self._controls, start)
+        if count or controls:
+            # It goes by places, which others have now.
+            self._copy = None
         if count:
             for index in range(min(self._first_needed, count), count):
                 if self._outcomes[index] >> _PRIORITY_BITS == _PENDING:
@@ -228,7 +231,7 @@ class Delays:
             del self._offsets[:count], self._dues[:count], self._outcomes[:count]
             self._dropped += count
             self._first_needed = max(0, self._first_needed - count)
-        del self._controls[: bisect_left(self._controls, start)]
+        del self._controls[:controls]
         self._hidden.raise_floor(start)
 
     # Time
@@ -280,7 +283,7 @@ class Delays:
                 if due > now + self._reach_ns:
                     self._far.lower(self._dropped + index, due)
                 else:
-                    self._far.count -= 1
+                    self._far.remove()
                     self._wheel.insert(self._offsets[index], Timestamp(due))
         first = self._far.first_due()
         return first is None or first > now
@@ -435,30 +438,47 @@ class Delays:
     # Snapshots
 
     def stated(self, topic: int, upto: int) -> DelaysStated:
-        """All of it, for a snapshot."""
-        self._changes = 0
-        return DelaysStated(
-            topic=topic,
-            upto=upto,
-            offsets=self._offsets.tobytes(),
-            dues=self._dues.tobytes(),
-            outcomes=self._outcomes.tobytes(),
-            controls=self._controls.tobytes(),
-            held=[(*holder, offsets) for holder, offsets in self._held.items()],
-        )
+        """A copy of all of it, for a snapshot."""
+        copy = self.begin_copy()
+        while copy.copy_block():
+            pass
+        self.end_copy(copy)
+        return copy.stated(topic, upto)
+
+    def begin_copy(self) -> DelaysCopy:
+        """Begin a statement of what is now; one that was begun before is abandoned."""
+        columns = (self._offsets, self._dues, self._outcomes, self._controls)
+        held = [(*holder, list(offsets)) for holder, offsets in self._held.items()]
+        self._copy = DelaysCopy(columns, held, self._changes)
+        return self._copy
+
+    def is_copied_by(self, copy: DelaysCopy) -> bool:
+        """Whether this statement was not abandoned."""
+        return self._copy is copy
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether a statement is being made."""
+        return self._copy is not None
+
+    def end_copy(self, copy: DelaysCopy) -> None:
+        """A statement is complete: what changed since it began counts for the next."""
+        assert self._copy is copy
+        self._copy = None
+        self._changes -= copy.changes
 
     def restore(self, stated: DelaysStated) -> bool:
         """Become what was stated; must be empty before. False: that makes no sense, and nothing is.
 
         A snapshot that is damaged costs time and no more.
         """
-        size = len(stated.offsets)
-        columns = (stated.offsets, stated.dues, stated.outcomes, stated.controls)
-        if size != len(stated.dues) or size != len(stated.outcomes):
+        columns = [stated.offsets, stated.dues, stated.outcomes, stated.controls]
+        read = [each for each in map(read_column, columns) if each is not None]
+        if len(read) != len(columns):
             return False
-        if any(len(column) % self._offsets.itemsize for column in columns):
+        offsets, dues, outcomes, controls = read
+        if len(offsets) != len(dues) or len(offsets) != len(outcomes):
             return False
-        offsets, dues, outcomes, controls = (array("q", column) for column in columns)
         if not (_rises(offsets) and _rises(controls)) or min(dues, default=0) < 0:
             return False
         self._offsets, self._dues = offsets, dues

@@ -39,6 +39,11 @@ class FarDelays:
         self.count += 1
         self.lower(entry, due)
 
+    def remove(self) -> None:
+        """A message no longer waits here."""
+        assert self.count, "no far message is left"
+        self.count -= 1
+
     def lower(self, entry: int, due: int) -> None:
         """The block of this entry has a message that is due then."""
         block = entry >> _BLOCK_BITS

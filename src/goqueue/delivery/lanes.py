@@ -101,7 +101,7 @@ class _Lane:
             return heappop(self.returned)
         assert self.fresh is not None, "there is something to hand out"
         message = self.fresh[self.passed]
-        self._pass(1)
+        self.pass_over(1)
         return message
 
     def pop_run(self, count: int, bytes_max: int) -> list[MessageSummary]:
@@ -111,10 +111,11 @@ class _Lane:
         sizes = list(map(_size_of, run))
         if sum(sizes) > bytes_max:
             run = run[: bisect_right(list(accumulate(sizes)), bytes_max)]
-        self._pass(len(run))
+        self.pass_over(len(run))
         return run
 
-    def _pass(self, count: int) -> None:
+    def pass_over(self, count: int) -> None:
+        """The next so many messages that were never handed out are handed out."""
         assert self.fresh is not None, "there was something to hand out"
         self.passed += count
         if self.passed == len(self.fresh):
@@ -221,10 +222,14 @@ class Lanes:
 
     def take(self, count_max: int, bytes_max: int, now: Instant) -> Taken:
         """The next messages in turn; the first of them even if it is larger than allowed."""
+        self._measure_waiting(now)
+        has_overdue = self._overdue(now) is not None
+        if not has_overdue:
+            rounds = self._take_rounds(count_max, bytes_max, now)
+            if rounds is not None:
+                return rounds
         taken: list[MessageSummary] = []
         served: set[int] = set()
-        self._measure_waiting(now)
-        has_overdue = True
         while self._count and len(taken) < count_max and (bytes_max > 0 or not taken):
             # Nobody becomes overdue meanwhile: the time stands still here.
             overdue = self._overdue(now) if has_overdue else None
@@ -244,8 +249,57 @@ class Lanes:
             bytes_max = self._serve(index, share, bytes_max, taken, now)
             self._charge(index, len(taken) - before)
         for lane in self._lanes:
-            lane.left = len(lane)
+            lane.left = len(lane) if lane.fresh or lane.returned else 0
         return Taken(taken, len(served) <= 1)
+
+    def _take_rounds(self, count_max: int, bytes_max: int, now: Instant) -> Taken | None:
+        """What `take` hands out if nobody is overdue, nothing was returned and all of it fits.
+
+        None if one of these does not hold. The runs of a lane in one round are short, so what a run
+        costs is what matters: nothing is changed before the last of them is known.
+        """
+        weights = self._settings.weights
+        lanes = [(index, lane) for index, lane in enumerate(self._lanes) if lane.fresh]
+        if len(lanes) < 2 or any(lane.returned for lane in self._lanes):
+            return None
+        left_in_round = [lane.credit for lane in self._lanes]
+        places = [lane.passed for lane in self._lanes]
+        taken: list[MessageSummary] = []
+        wanted = min(count_max, self._count)
+        while wanted:
+            is_over = True
+            for index, lane in lanes:
+                assert lane.fresh is not None
+                if left_in_round[index] <= 0 or places[index] == len(lane.fresh):
+                    continue
+                run = lane.fresh[places[index] : places[index] + min(left_in_round[index], wanted)]
+                taken += run
+                left_in_round[index] -= len(run)
+                places[index] += len(run)
+                wanted -= len(run)
+                is_over = False
+                if not wanted:
+                    break
+            if is_over:
+                left_in_round = list(weights)
+        if sum(map(_size_of, taken)) > bytes_max:
+            return None
+        moved = sum(place > lane.passed for place, lane in zip(places, self._lanes, strict=True))
+        self._hand_out(places, left_in_round, now)
+        return Taken(taken, moved <= 1)
+
+    def _hand_out(self, places: list[int], left_in_round: list[int], now: Instant) -> None:
+        """Lanes are passed up to these places, and may hand out so many more in this round."""
+        for lane, place, credit in zip(self._lanes, places, left_in_round, strict=True):
+            count = place - lane.passed
+            lane.credit = credit
+            if count:
+                lane.pass_over(count)
+                lane.dequeued += count
+                lane.served_at = now
+                lane.waiting_from = now if lane.fresh else None
+                self._count -= count
+            lane.left = len(lane)
 
     def _first_in_turn(self) -> int:
         """The most critical lane that has something and may hand it out in this round."""
@@ -273,11 +327,12 @@ class Lanes:
         elapsed = max(0, now - self._taken_at)
         self._taken_at = now
         for lane in self._lanes:
+            if not lane.fresh and not lane.returned:
+                lane.waiting_from = None
+                continue
             ready = len(lane)
             lane.waited_ns += min(ready, lane.left) * elapsed
-            if not ready:
-                lane.waiting_from = None
-            elif lane.waiting_from is None:
+            if lane.waiting_from is None:
                 lane.waiting_from = now
 
     def _serve(

@@ -1,9 +1,15 @@
 """Lease handles: `topic:partition:deliveryCount:nonce`.
 
 A handle names one lease of one group. The nonce carries the group's number, the epoch of the
-broker's life and the serial number of the lease, and ends in a keyed sum over all that stands
-before it: a handle can be read by people and made by nobody else. It says what was delivered, not
-whether the lease still runs; that is the queue's to know.
+partition and the serial number of the lease, and ends in a keyed sum over all that stands before
+it: a handle can be read by people and made by nobody else. It says what was delivered, not whether
+the lease still runs; that is the queue's to know.
+
+The epoch of a partition is its leader epoch; on a standalone node, whose partitions have none, it
+is the number of this run of the node, as it always was. Epochs only rise, and leases end with the
+epoch in which they began: a handle of another epoch names no lease, and what it names that was
+settled may be acked again. A cluster seals with a key of its own, so a handle of a standalone node
+is not taken for one of the cluster that it becomes, whatever its number.
 
 The receipt of one message is the handle with an offset put in (`goqueue.model.receipt_of`). The sum
 does not cover the offset: of a lease only messages that are in it can be settled, and one who was
@@ -24,7 +30,7 @@ _HANDLE_CHARACTERS_MAX = 512
 
 
 class LeaseName(msgspec.Struct, frozen=True):
-    """One lease of one group on one partition."""
+    """One lease of one group on one partition, in one epoch of it."""
 
     log: LogId
     attempt: int
@@ -36,20 +42,18 @@ class LeaseName(msgspec.Struct, frozen=True):
 class LeaseHandles:
     """Writes and reads handles with one secret key."""
 
-    def __init__(self, key: bytes, epoch: int) -> None:
+    def __init__(self, key: bytes) -> None:
         self._keyed = hashlib.blake2b(key=key, digest_size=_SUM_BYTES)
-        self._epoch = epoch
         # The partition that was read last: handles come in piles of the same.
         self._last = ("", "", LogId("", 0))
 
-    @property
-    def epoch(self) -> int:
-        """Which life of the broker the leases of today belong to."""
-        return self._epoch
-
-    def write(self, log: LogId, group: int, attempt: int, serial: int) -> str:
-        """The handle of a lease of this life."""
-        body = f"{log.topic}:{log.partition}:{attempt}:{group:x}.{self._epoch:x}.{serial:x}"
+    def write(self, name: LeaseName) -> str:
+        """The handle of a lease."""
+        log = name.log
+        body = (
+            f"{log.topic}:{log.partition}:{name.attempt}:"
+            f"{name.group:x}.{name.epoch:x}.{name.serial:x}"
+        )
         return f"{body}.{self._sum(body)}"
 
     def _sum(self, body: str) -> str:

@@ -16,7 +16,7 @@ Cost: one dictionary entry and one heap entry for each lease; O(log n) to find m
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import compress
+from itertools import chain, compress, starmap
 from operator import attrgetter
 from typing import TypeVar
 
@@ -33,6 +33,8 @@ _UNLIMITED = 1 << 62
 # Of a lease with so many messages or more, those that are over are forgotten when they are most.
 _SPARSE_MIN = 64
 _SPARSE_SHARE = 4
+# From so many ranges on they are first compared with the whole lease.
+_SCATTERED_MIN = 8
 # From the digits of a binary number to flags.
 _FLAGS = bytes(1 if code == ord("1") else 0 for code in range(256))
 
@@ -117,15 +119,24 @@ class Lease:
         # Whose deadline is when. Bits of messages that are over stay until their deadline is.
         self.deadlines: dict[int, int] = {deadline: self.in_flight}
 
-    def select(self, ranges: Iterable[Range]) -> int:
+    def select(self, ranges: Sequence[Range]) -> int:
         """The messages with these offsets, as bits, be they in flight or not."""
-        mask = 0
         offsets = self.offsets
+        if len(ranges) >= _SCATTERED_MIN and self._are_all(ranges):
+            return _ones(0, len(offsets))
+        mask = 0
         for first, following in ranges:
             low = bisect_left(offsets, first)
             high = bisect_left(offsets, following, low)
             mask |= _ones(low, high - low)
         return mask
+
+    def _are_all(self, ranges: Sequence[Range]) -> bool:
+        """Whether rising ranges name the whole lease: comparing is cheaper than searching."""
+        count = sum([following - first for first, following in ranges])
+        if count != len(self.offsets):
+            return False
+        return list(chain.from_iterable(starmap(range, ranges))) == self.offsets
 
     def bit(self, offset: int) -> int:
         """The bit of one message; 0 if it is none of this lease."""
@@ -303,6 +314,15 @@ class LeaseTable:
         lease.deadlines = deadlines
         heappush(self._deadlines, (deadline, lease.serial))
         self._tidy()
+
+    def change_member(self, older: str, member: str) -> None:
+        """What one member has in flight is another's from now on."""
+        for lease in self:
+            if lease.member == older:
+                lease.member = member
+        load = self._loads.pop(older, 0)
+        if load:
+            self._loads[member] = self._loads.get(member, 0) + load
 
     def _count(self, member: str, change: int) -> None:
         self._in_flight += change

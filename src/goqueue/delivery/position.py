@@ -8,8 +8,9 @@ Invariant: the floor never falls except by a reset, and no offset that is settle
 """
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from typing import TypeVar
 
 import msgspec
@@ -17,7 +18,14 @@ import msgspec
 from goqueue.delivery.ranges import Ranges, Stretch
 from goqueue.model import Offset, Range, Timestamp, TransactionKey
 
-__all__ = ["REASON_BYTES_MAX", "Position", "PositionStated", "TransactionHolds", "cut_reason"]
+__all__ = [
+    "REASON_BYTES_MAX",
+    "Checkpoint",
+    "Position",
+    "PositionStated",
+    "TransactionHolds",
+    "cut_reason",
+]
 
 
 class TransactionHolds:
@@ -102,12 +110,37 @@ class PositionStated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     scattered: list[Stretch] = []
     # The last that became dead letters.
     buried: list[int] = []
+    # What the commit said that put the floor where it is.
+    metadata: str = ""
+
+
+class Checkpoint:
+    """A moment that positions can be asked about later: see `Position.stated_at_checkpoint`.
+
+    Shared by all positions of a node, so that taking one costs nothing per position: each keeps
+    what it was when it is first changed afterwards.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def take(self) -> None:
+        """What positions are now is what they are asked for, until the next call."""
+        self.number += 1
 
 
 class Position:
     """The durable place of one group in one partition."""
 
-    def __init__(self, floor: int, updated_at: int = 0) -> None:
+    def __init__(
+        self, floor: int, updated_at: int = 0, checkpoint: Checkpoint | None = None
+    ) -> None:
+        # Counted from the last checkpoint that this knew of, or was made after.
+        self._checkpoint = Checkpoint() if checkpoint is None else checkpoint
+        self._kept_at = self._checkpoint.number
+        self._kept: PositionStated | None = None
         self._done = Ranges(floor)
         self._attempts: dict[int, int] = {}
         # On their way to the dead letters in this life: what a crash cuts short begins anew. A
@@ -117,22 +150,42 @@ class Position:
         # Settled by becoming a dead letter, the last of them: nobody may claim to have done them.
         self._dead_letters: dict[int, None] = {}
         self._updated_at = updated_at
+        self._metadata = ""
         # What open transactions hold, wherever the position is put meanwhile.
         self.holds = TransactionHolds()
 
+    def _keep(self) -> None:
+        """Before the first change behind a checkpoint: remember what was stated there."""
+        self._kept_at = self._checkpoint.number
+        self._kept = self.stated if self.says_something else None
+
+    def stated_at_checkpoint(self) -> PositionStated | None:
+        """All that there was to say at the last checkpoint, once; None if there was nothing."""
+        if self._kept_at != self._checkpoint.number:
+            self._keep()
+        kept, self._kept = self._kept, None
+        return kept
+
     def restore(self, stated: PositionStated) -> None:
         """Become what was stated, whatever this was before."""
+        if self._kept_at != self._checkpoint.number:
+            self._keep()
         self._done = Ranges(stated.floor, stated.settled, stated.scattered)
         self._attempts = dict(stated.attempts)
         self._dead_lettering = {}
         self._reasons = {place: cut_reason(said) for place, said in stated.reasons}
         self._dead_letters = dict.fromkeys(stated.buried)
         self._updated_at = stated.updated_at
+        self._metadata = stated.metadata
 
     def add(self, piece: PositionStated) -> None:
         """Take in a further piece of a statement; what is settled by now stays so."""
+        if self._kept_at != self._checkpoint.number:
+            self._keep()
         before = self._done.floor
         self._done.raise_floor(piece.floor)
+        if piece.metadata or self._done.floor > before:
+            self._metadata = piece.metadata
         self._done.add_stated(piece.settled, piece.scattered)
         if self._done.floor > before or piece.settled or piece.scattered:
             self._forget_done()
@@ -154,6 +207,7 @@ class Position:
             updated_at=self._updated_at,
             scattered=scattered,
             buried=list(self._dead_letters),
+            metadata=self._metadata,
         )
 
     @property
@@ -171,7 +225,10 @@ class Position:
         """
         reasons_max = max(1, piece_max // 2)
         yield PositionStated(
-            floor=self._done.floor, updated_at=self._updated_at, buried=list(self._dead_letters)
+            floor=self._done.floor,
+            updated_at=self._updated_at,
+            buried=list(self._dead_letters),
+            metadata=self._metadata,
         )
         for blocks in _portions(self._done.block_numbers, piece_max):
             above, scattered = self._done.stated_blocks(blocks)
@@ -195,6 +252,16 @@ class Position:
     @property
     def updated_at(self) -> Timestamp:
         return Timestamp(self._updated_at)
+
+    @property
+    def metadata(self) -> str:
+        """What the last commit said about the offset, if nothing moved it since."""
+        return self._metadata
+
+    def record_metadata(self, floor: int, metadata: str) -> None:
+        """Remember what a commit said, unless the position is further by now."""
+        if floor == self._done.floor:
+            self._metadata = metadata
 
     @property
     def says_something(self) -> bool:
@@ -222,6 +289,8 @@ class Position:
 
     def record_dead_letters(self, offsets: Sequence[int]) -> None:
         """Remember that messages, settled by that, became dead letters."""
+        if self._kept_at != self._checkpoint.number:
+            self._keep()
         self._dead_letters.update(dict.fromkeys(offsets))
         while len(self._dead_letters) > _DEAD_LETTERS_MAX:
             del self._dead_letters[next(iter(self._dead_letters))]
@@ -249,9 +318,14 @@ class Position:
 
     def settle(self, floor: int, settled: Sequence[int], at: int) -> None:
         """Remember what will not be delivered again, in order; a lower floor changes nothing."""
+        if self._kept_at != self._checkpoint.number:
+            self._keep()
+        before = self._done.floor
         self._done.add_all(settled)
         passed = range(self._done.floor, floor)
         self._done.raise_floor(floor)
+        if self._metadata and self._done.floor > before:
+            self._metadata = ""
         _forget(self._attempts, settled)
         _forget(self._dead_lettering, settled)
         _forget(self._reasons, settled)
@@ -273,6 +347,8 @@ class Position:
 
     def record_reason(self, offset: int, reason: str) -> None:
         """Remember why a message was given back the last time; no reason takes the last one out."""
+        if self._kept_at != self._checkpoint.number:
+            self._keep()
         if not reason:
             self._reasons.pop(offset, None)
         elif offset not in self._done:
@@ -289,6 +365,8 @@ class Position:
 
     def cut(self, end: int) -> bool:
         """Forget what is at or beyond `end`: the log lost it. Whether there was something."""
+        if self._kept_at != self._checkpoint.number:
+            self._keep()
         self._dead_lettering = {place: None for place in self._dead_lettering if place < end}
         self._dead_letters = {place: None for place in self._dead_letters if place < end}
         kept = (*self._attempts, *self._reasons)
@@ -309,6 +387,8 @@ class Position:
 
         Counts fall only by a release of the lease that counted it.
         """
+        if self._kept_at != self._checkpoint.number:
+            self._keep()
         if self._attempts.keys().isdisjoint(delivered):
             self._attempts.update(dict.fromkeys(delivered, attempt))
             return
@@ -321,6 +401,8 @@ class Position:
 
         Where another delivery was counted since, a snapshot knew of it: its count stays.
         """
+        if self._kept_at != self._checkpoint.number:
+            self._keep()
         for offset in released:
             if self._attempts.get(offset) != attempt:
                 continue
@@ -341,8 +423,8 @@ def _kept_above(kept: dict[int, V], passed: range) -> dict[int, V]:
 
 def _forget(kept: dict[int, V], settled: Sequence[int]) -> None:
     if kept:
-        for offset in settled:
-            kept.pop(offset, None)
+        # Hundreds at a time where a lease is scattered: this is twice as fast as a loop.
+        deque(map(kept.pop, settled, repeat(None)), maxlen=0)
 
 
 def _portions(places: Sequence[int], count: int) -> Iterator[list[int]]:

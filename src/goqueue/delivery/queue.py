@@ -136,6 +136,10 @@ class DeliveryQueue:
         """Whether a lease might find something."""
         return len(self._lanes) > 0
 
+    def has_nothing_within(self, start: int, end: int) -> bool:
+        """Whether all of a log with these ends is known, and nothing of it is ready."""
+        return min(self._cursors) >= end and self._done.floor >= start and not len(self._lanes)
+
     @property
     def lanes(self) -> Lanes:
         """What is ready, for those who count it."""
@@ -364,7 +368,7 @@ class DeliveryQueue:
         groups = groupby(taken, lambda message: position.attempts_of(message.offset))
         return ((attempts, list(messages)) for attempts, messages in groups)
 
-    def find_lease(self, serial: int, offsets: Iterable[Range]) -> LeasePart | None:
+    def find_lease(self, serial: int, offsets: Sequence[Range]) -> LeasePart | None:
         """What is in flight of the messages that a lease is asked for; None if it is over."""
         lease = self._leases.get(serial)
         if lease is None:
@@ -420,6 +424,12 @@ class DeliveryQueue:
             if message is not None:
                 self._release_key(message)
 
+    def cancel_dead_letter(self, offset: int) -> None:
+        """Dead-lettering → available: there is no place for the copy."""
+        message = self._dead_lettering.pop(offset, None)
+        if message is not None:
+            self._offer(message)
+
     def release_member(self, member: str) -> int:
         """A member is gone: what it has in flight is available. How many messages those were."""
         for offset, entry in list(self._held.items()):
@@ -432,6 +442,13 @@ class DeliveryQueue:
         for part in parts:
             self.release(part)
         return sum(map(len, parts))
+
+    def change_member(self, older: str, member: str) -> None:
+        """A member takes the place of an older one, with all that it has in flight."""
+        for entry in self._held.values():
+            if entry.lease is not None and entry.lease.member == older:
+                entry.lease.member = member
+        self._leases.change_member(older, member)
 
     # Transactions
 

@@ -8,6 +8,16 @@ docs/development/add-a-gateway.md shows how to add one.
 """
 
 from goqueue.gateways.connection_limits import Admission, ByteBudget, Capacity, ConnectionLimits
+from goqueue.gateways.credentials import (
+    Authenticator,
+    FailedAttempts,
+    Hold,
+    Identify,
+    key_digest,
+)
+from goqueue.gateways.forwarded import TrustedProxies
+from goqueue.gateways.handshakes import HandshakeLimits
+from goqueue.gateways.key_maker import KeyMaker, NewSecret
 from goqueue.gateways.listener import (
     Address,
     Connection,
@@ -16,6 +26,7 @@ from goqueue.gateways.listener import (
     TcpListener,
     Traffic,
 )
+from goqueue.gateways.peer import ClientCertificate, Peer, peer_of
 from goqueue.gateways.port import (
     UNOBSERVED,
     AnsweredRequest,
@@ -25,6 +36,7 @@ from goqueue.gateways.port import (
     NodeFacts,
     RequestObserver,
     Scrape,
+    TenantLimits,
     ask,
 )
 from goqueue.gateways.visibility import (
@@ -43,23 +55,36 @@ __all__ = [
     "Address",
     "Admission",
     "AnsweredRequest",
+    "Authenticator",
     "Broker",
     "ByteBudget",
     "Capacity",
+    "ClientCertificate",
     "Connection",
     "ConnectionLimits",
     "Endpoint",
+    "FailedAttempts",
     "Gateway",
     "GatewayPort",
+    "HandshakeLimits",
+    "Hold",
+    "Identify",
+    "KeyMaker",
     "Listener",
+    "NewSecret",
     "NodeFacts",
+    "Peer",
     "RequestObserver",
     "Scrape",
     "TcpListener",
+    "TenantLimits",
     "Traffic",
+    "TrustedProxies",
     "ask",
     "end_for_reader",
+    "key_digest",
     "leased_records",
     "offset_after",
+    "peer_of",
     "visible_records",
 ]

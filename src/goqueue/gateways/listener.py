@@ -10,13 +10,17 @@ listener stops, and none is outside.
 """
 
 import asyncio
+import socket
 import ssl
+import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from goqueue.gateways.acceptor import Acceptor
 from goqueue.gateways.connection_limits import Admission, Capacity
+from goqueue.gateways.peer import Peer, network_of
 
 __all__ = ["Address", "Connection", "Endpoint", "Listener", "TcpListener", "Traffic"]
 
@@ -33,11 +37,14 @@ class Address(NamedTuple):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a listener is to listen (port 0: any free one), and its certificate, if any."""
+    """Where a listener is to listen (port 0: any free one), and its TLS context, if any.
+
+    `tls` is called for every new connection, so that a certificate can be replaced.
+    """
 
     host: str
     port: int
-    tls: ssl.SSLContext | None = None
+    tls: Callable[[], ssl.SSLContext] | None = None
 
 
 class Traffic:
@@ -123,7 +130,8 @@ class TcpListener:
         self._endpoint = endpoint
         self._connect = connect
         self._connections: dict[Connection, None] = {}
-        self._server: asyncio.Server | None = None
+        self._sockets: tuple[socket.socket, ...] = ()
+        self._acceptor: Acceptor | None = None
         self._is_stopping = False
         # Tasks that ended with their connection while stopping: not yet done when it has gone.
         self._cancelled: list[asyncio.Task[None]] = []
@@ -135,23 +143,21 @@ class TcpListener:
 
     async def open(self) -> Address:
         """Take the address without accepting anything; raises OSError if it cannot be had."""
-        assert self._server is None, "a listener is opened once"
-        endpoint = self._endpoint
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: self._connect(self),
-            endpoint.host,
-            endpoint.port,
-            backlog=_BACKLOG,
-            ssl=endpoint.tls,
-            start_serving=False,
-        )
-        host, port = self._server.sockets[0].getsockname()[:2]
+        assert not self._sockets, "a listener is opened once"
+        self._sockets = await _bind(self._endpoint.host, self._endpoint.port)
+        host, port = self._sockets[0].getsockname()[:2]
         return Address(host, port)
 
     async def serve(self) -> None:
         """Start to accept connections; does nothing if the listener was stopped meanwhile."""
-        if self._server is not None:
-            await self._server.start_serving()
+        if not self._sockets or self._is_stopping:
+            return
+        for each in self._sockets:
+            each.listen(_BACKLOG)
+        self._acceptor = Acceptor(
+            self._sockets, lambda: self._connect(self), self.capacity, self._endpoint.tls
+        )
+        self._acceptor.start()
 
     def attach(self, transport: asyncio.Transport) -> asyncio.Protocol:
         """Serve a connection that was made in another way than by the endpoint."""
@@ -168,10 +174,12 @@ class TcpListener:
         """Accept nothing more, let running requests finish, cut what is left after the grace."""
         if self._is_stopping:
             return
-        server, self._server = self._server, None
         self._is_stopping = True
-        if server is not None:
-            server.close()
+        for each in self._sockets:
+            if self._acceptor is None:
+                each.close()
+        if self._acceptor is not None:
+            await self._acceptor.stop()
         for connection in list(self._connections):
             connection.drain()
         try:
@@ -182,25 +190,48 @@ class TcpListener:
             await self._wait_until_empty()
         if self._cancelled:
             await asyncio.wait(self._cancelled, timeout=_CANCEL_S)
-        if server is not None:
-            await server.wait_closed()
 
     async def _wait_until_empty(self) -> None:
         while self._connections:
             self._emptied.clear()
             await self._emptied.wait()
 
-    def admit(self, connection: Connection, address: str) -> Admission:
+    def admit(self, connection: Connection, peer: Peer) -> Admission:
         """Count a new connection, and say whether it may stay."""
         self._connections[connection] = None
-        admission = self.capacity.admit(address)
+        admission = self.capacity.admit(network_of(peer.address))
+        if peer.has_expired(time.time()):
+            return Admission.EXPIRED
         return Admission.STOPPING if self._is_stopping else admission
 
-    def forget(self, connection: Connection, address: str) -> None:
+    def forget(self, connection: Connection, peer: Peer) -> None:
         """The connection has ended."""
         del self._connections[connection]
-        self.capacity.release(address)
+        self.capacity.release(network_of(peer.address))
         if self._is_stopping and connection.worker is not None:
             self._cancelled.append(connection.worker)
         if not self._connections:
             self._emptied.set()
+
+
+async def _bind(host: str, port: int) -> tuple[socket.socket, ...]:
+    """A socket for each address of the host, none of which accepts yet."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    bound: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            each = socket.socket(family, kind, protocol)
+            bound.append(each)
+            each.setblocking(False)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Inherited by the connections: a response must not wait for another one.
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if family == socket.AF_INET6:
+                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            each.bind(address)
+    except BaseException:
+        for each in bound:
+            each.close()
+        raise
+    return tuple(bound)

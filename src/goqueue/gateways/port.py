@@ -5,14 +5,17 @@ A gateway turns the bytes of one protocol into commands and replies back into by
 calls a `Gateway` once with a `GatewayPort`, and starts and stops the `Listener` that it returns.
 """
 
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from goqueue.gateways.connection_limits import Capacity
+from goqueue.gateways.credentials import Authenticator
+from goqueue.gateways.key_maker import KeyMaker
 from goqueue.gateways.listener import Listener
-from goqueue.model import Timestamp
+from goqueue.model import Caller, KeyId, Timestamp
 from goqueue.model.requests import Command, Reply
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "NodeFacts",
     "RequestObserver",
     "Scrape",
+    "TenantLimits",
     "ask",
 ]
 
@@ -36,12 +40,34 @@ Scrape = Callable[[], Awaitable[tuple[bytes, ...]]]
 class Broker(Protocol):
     """Carries out commands. Raises `Refused`; cancelling the call withdraws the command."""
 
-    async def ask(self, command: Command) -> Reply: ...
+    async def ask(self, command: Command, caller: Caller) -> Reply: ...
 
 
-async def ask(broker: Broker, command: Command, expected: type[Expected]) -> Expected:
+class TenantLimits(Protocol):
+    """Limits that a gateway keeps before it asks the node; each raises `Refused`."""
+
+    def check_publish(self, topic: str, key: KeyId | None) -> None:
+        """Refuse a publish whose tenant is in debt, when only its head has come."""
+        ...
+
+    def check_publisher(self, key: KeyId) -> None:
+        """The same where the head names no topic: by the tenant of the key, unless `default`."""
+        ...
+
+    def open_connection(self, key: KeyId) -> str:
+        """Count a connection when it first proves a key: the tenant to `close_connection` for."""
+        ...
+
+    def close_connection(self, tenant: str, key: KeyId) -> None:
+        """A connection that was counted has ended."""
+        ...
+
+
+async def ask(
+    broker: Broker, command: Command, expected: type[Expected], caller: Caller
+) -> Expected:
     """The reply to a command, of the one type that this command has; raises `Refused`."""
-    reply = await broker.ask(command)
+    reply = await broker.ask(command, caller)
     assert isinstance(reply, expected), f"{command} was answered by {type(reply).__name__}"
     return reply
 
@@ -57,7 +83,10 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request and how it ended. `code` and `reason` are those of a refusal."""
+    """One request and how it ended. `code` and `reason` are those of a refusal.
+
+    Status 499 is a client that went before its answer; it is reported only if every request is.
+    """
 
     client: str
     method: str
@@ -73,12 +102,18 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestObserver(Protocol):
-    """Hears of requests that failed, and of every one if `logs_access`; must never wait."""
+    """Hears of requests that failed, and of every one if `logs_access`; must never wait.
+
+    A request is reported when its answer is complete, a stream when it ends. Of a stream, `opened`
+    is called as well when it begins, if `logs_access`.
+    """
 
     @property
     def logs_access(self) -> bool: ...
 
     def answered(self, answered: AnsweredRequest) -> None: ...
+
+    def opened(self, opened: AnsweredRequest) -> None: ...
 
 
 class _Unobserved:
@@ -87,6 +122,9 @@ class _Unobserved:
     logs_access = False
 
     def answered(self, answered: AnsweredRequest) -> None:
+        """Nothing to do."""
+
+    def opened(self, opened: AnsweredRequest) -> None:
         """Nothing to do."""
 
 
@@ -101,6 +139,12 @@ class GatewayPort(msgspec.Struct, frozen=True, kw_only=True):
     # Shared by all gateways of the node.
     capacity: Capacity
     scrape: Scrape
+    authenticator: Authenticator
+    key_maker: KeyMaker
+    tenants: TenantLimits
+    # Builds the TLS context of a listener, by its name and the protocols of ALPN; None without TLS.
+    # Returns what returns the current context.
+    tls: Callable[[str, tuple[str, ...]], Callable[[], ssl.SSLContext]] | None = None
     requests: RequestObserver = UNOBSERVED
 
 

@@ -5,25 +5,43 @@ reused, so an entry about a deleted group is never applied to a new group of the
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from goqueue.groups.changes import GroupChange, GroupDeleted, GroupStated, MemberStated
+from goqueue.groups.changes import (
+    GroupChange,
+    GroupDeleted,
+    GroupStated,
+    MemberStated,
+    PartitionsRevoked,
+)
 from goqueue.groups.group import Group
-from goqueue.model import SECOND, Code, Now, Refused, check_name
-from goqueue.model.requests import Assignor, Join, Mode
+from goqueue.model import SECOND, Code, Now, PrefixIndex, Refused, check_name
+from goqueue.model.requests import Assignor, GroupProtocol, Join, Mode
 
-__all__ = ["Groups"]
+__all__ = ["Groups", "JoinDecision"]
 
 _GROUPS_MAX = 100_000
 _MEMBERS_MAX = 1_000
 _TOPICS_MAX = 1_000
 # Bound on all subscriptions of a group in the journal: a group is one change in one record. Each
-# topic is named twice there, with a few numbers and separators.
+# topic is named a few times there, with numbers and separators.
 _SUBSCRIPTIONS_BYTES_MAX = 4608 * 1024
 _SUBSCRIPTION_BYTES = 40
 _SESSION_NS_MIN = SECOND
 _SESSION_NS_MAX = 600 * SECOND
+
+
+class JoinDecision(NamedTuple):
+    """What a join comes to: the group is None when nothing changes.
+
+    With `replaced_id` the member takes the place of that one, and its leases.
+    """
+
+    member_id: str
+    stated: GroupStated | None
+    replaced_id: str | None = None
 
 
 class Groups:
@@ -32,6 +50,7 @@ class Groups:
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
         self._by_number: dict[int, Group] = {}
+        self.prefixes = PrefixIndex()
         self._next_number = 1
 
     def __iter__(self) -> Iterator[Group]:
@@ -79,10 +98,8 @@ class Groups:
             created_at=now.wall,
         )
 
-    def join(
-        self, command: Join, partitions: Mapping[str, int], now: Now
-    ) -> tuple[str, GroupStated | None]:
-        """The id of the member, and the group with it; None when nothing changes."""
+    def join(self, command: Join, partitions: Mapping[str, int], now: Now) -> JoinDecision:
+        """Decide a join, a rejoin, or a takeover by a static member."""
         _check(command)
         group = self._groups.get(command.group)
         if group is None:
@@ -90,7 +107,8 @@ class Groups:
                 check_name(command.group, "group")
                 raise Refused(Code.MEMBER_NOT_FOUND, member_id=command.member_id)
             mode = command.mode or Mode.PARTITIONED
-            group = Group(self.form(command.group, mode, command.assignor or Assignor.RANGE, now))
+            formed = self.form(command.group, mode, _default_assignor(command.protocol), now)
+            group = Group(_renewed(formed, command))
         elif not group.members:
             group = Group(_renewed(group.stated, command))
         _check_match(group, command)
@@ -100,8 +118,11 @@ class Groups:
             # No assignment changes, so neither does the generation.
             is_same = known.session_ns == command.session_ns
             stated = None if is_same else group.with_session(known, command.session_ns)
-            return known.member_id, stated
-        if known is None and len(group.members) >= _MEMBERS_MAX:
+            return JoinDecision(known.member_id, stated)
+        replaced = None
+        if known is None and command.instance_id is not None:
+            replaced = group.instance(command.instance_id)
+        if known is None and replaced is None and len(group.members) >= _MEMBERS_MAX:
             raise Refused(Code.QUOTA_EXCEEDED, quota="members", limit=_MEMBERS_MAX)
         member_id = known.member_id if known else f"{command.client_id}-{command.token}"
         _check_size(group, member_id, topics)
@@ -111,8 +132,14 @@ class Groups:
             topics=topics,
             session_ns=command.session_ns,
             joined_at=known.joined_at if known else now.wall,
+            instance_id=command.instance_id or "",
         )
-        return member_id, group.with_member(member, partitions)
+        if replaced is None:
+            return JoinDecision(member_id, group.with_member(member, partitions))
+        stated = group.with_replaced(replaced, member)
+        if replaced.topics != topics:
+            stated = Group(stated).with_member(member, partitions)
+        return JoinDecision(member_id, stated, replaced.member_id)
 
     # Changes
 
@@ -122,11 +149,17 @@ class Groups:
             gone = self._groups.get(change.group)
             if gone is not None and gone.number == change.number:
                 del self._groups[change.group], self._by_number[change.number]
+                self.prefixes.remove(change.group)
             return None
         group = self._groups.get(change.group)
+        if isinstance(change, PartitionsRevoked):
+            if group is not None and group.number == change.number:
+                group.apply(change)
+            return group
         if group is None or group.number != change.number:
             group = Group(change)
             self._groups[change.group] = group
+            self.prefixes.add(change.group)
             self._by_number[change.number] = group
             self._next_number = max(self._next_number, change.number + 1)
         else:
@@ -136,6 +169,8 @@ class Groups:
 
 def _check(command: Join) -> None:
     check_name(command.client_id, "client_id")
+    if command.instance_id is not None:
+        check_name(command.instance_id, "instance_id")
     if not command.topics:
         raise Refused(Code.REQUEST_INVALID, field="topics", reason="must name at least one topic")
     if len(command.topics) > _TOPICS_MAX:
@@ -146,14 +181,19 @@ def _check(command: Join) -> None:
 
 def _check_size(group: Group, member_id: str, topics: tuple[str, ...]) -> None:
     others = (each.topics for each in group.stated.members if each.member_id != member_id)
-    size = sum(_SUBSCRIPTION_BYTES + 2 * len(name) for names in (topics, *others) for name in names)
+    # In the topics and the assignment; of a cooperative group also in the target.
+    times = 3 if group.is_cooperative else 2
+    size = sum(
+        _SUBSCRIPTION_BYTES + times * len(name) for names in (topics, *others) for name in names
+    )
     limit = _SUBSCRIPTIONS_BYTES_MAX
     if size > limit:
         raise Refused(Code.QUOTA_EXCEEDED, quota="subscriptions", limit=limit, used=size)
 
 
 def _check_match(group: Group, command: Join) -> None:
-    """All members of a group use one mode and one assignor."""
+    """All members of a group use one protocol, one mode and one assignor."""
+    group.check_protocol(command.protocol)
     if command.mode is not None and command.mode is not group.mode:
         raise Refused(Code.GROUP_MISMATCH, mode=group.mode)
     if command.assignor is not None and command.assignor is not group.stated.assignor:
@@ -168,9 +208,16 @@ def _member(group: Group, member_id: str | None) -> MemberStated | None:
 
 
 def _renewed(stated: GroupStated, command: Join) -> GroupStated:
-    """An empty group takes the mode and the assignor of its first member."""
+    """An empty group takes the protocol, the mode and the assignor of its first member."""
+    is_same = command.protocol is stated.protocol
     return msgspec.structs.replace(
         stated,
+        protocol=command.protocol,
         mode=command.mode or stated.mode,
-        assignor=command.assignor or stated.assignor,
+        assignor=command.assignor
+        or (stated.assignor if is_same else _default_assignor(command.protocol)),
     )
+
+
+def _default_assignor(protocol: GroupProtocol) -> Assignor:
+    return Assignor.STICKY if protocol is GroupProtocol.COOPERATIVE else Assignor.RANGE

@@ -1,21 +1,25 @@
 """The metadata of one partition's log: offsets, segments, epochs, retention, compaction."""
 
 from goqueue.log.batch_mark import BatchMark
+from goqueue.log.batches import Appended
 from goqueue.log.compaction import KeptRange, Leftover, NewestOffsets, plan_compaction
 from goqueue.log.control import (
     ControlKind,
     Marker,
+    Restored,
     cancellation,
     cancelled_by,
     ended_by,
     epoch_of,
     epoch_start,
     placeholder,
+    restored,
+    restored_by,
 )
 from goqueue.log.epochs import Epochs
 from goqueue.log.index import ENTRY_SIZE, IndexEntry, SparseIndex
-from goqueue.log.log import Appended, Log
-from goqueue.log.producer_replay import Interruption, statements_in
+from goqueue.log.log import Log
+from goqueue.log.producer_replay import Interruption, Statement, statements_in
 from goqueue.log.producer_state import OffsetRanges, ProducersStated, ProducerState, TransactionEnd
 from goqueue.log.recovery import (
     Assembly,
@@ -29,11 +33,13 @@ from goqueue.log.recovery import (
     tail_to_scan,
     unfinished_batch,
 )
+from goqueue.log.replica import STANDALONE, Replica, ReplicaRole
 from goqueue.log.segments import DamagedRange, Segments
 from goqueue.log.watermarks import Watermarks
 
 __all__ = [
     "ENTRY_SIZE",
+    "STANDALONE",
     "Appended",
     "Assembly",
     "BatchMark",
@@ -53,8 +59,12 @@ __all__ = [
     "ProducerState",
     "ProducersStated",
     "RecoveryPoint",
+    "Replica",
+    "ReplicaRole",
+    "Restored",
     "Segments",
     "SparseIndex",
+    "Statement",
     "Tail",
     "TransactionEnd",
     "UnfinishedBatch",
@@ -68,6 +78,8 @@ __all__ = [
     "is_sealed",
     "placeholder",
     "plan_compaction",
+    "restored",
+    "restored_by",
     "statements_in",
     "tail_to_scan",
     "unfinished_batch",

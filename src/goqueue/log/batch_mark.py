@@ -71,9 +71,19 @@ def label(batch: bytearray, mark: BatchMark) -> None:
     batch[:end] = encode(msgspec.structs.replace(first, headers=headers))
 
 
+def headed_count(columns: Columns) -> int:
+    """How many records there are up to the last one that has headers."""
+    # Two bytes each.
+    return (len(columns.header_lengths.tobytes().rstrip(b"\0")) + 1) // 2
+
+
 def marks_in(data: Buffer, columns: Columns) -> Iterator[tuple[int, BatchMark]]:
     """Each mark among stored records, with the index of its record."""
-    view = bytes(data)
+    count = headed_count(columns)
+    if not count:
+        return
+    is_last = count == len(columns.positions)
+    view = bytes(data if is_last else memoryview(data)[: columns.positions[count]])
     place = view.find(BATCH_HEADER_START)
     if place < 0:
         return

@@ -4,6 +4,7 @@ The key of a control record names its kind. They have offsets and are replicated
 """
 
 import enum
+from collections.abc import Iterator
 
 import msgspec
 
@@ -11,17 +12,19 @@ from goqueue.model import (
     CANCEL_KEY,
     EPOCH_KEY,
     PLACEHOLDER_KEY,
+    RESTORED_KEY,
     TRANSACTION_KEY,
     Message,
     Record,
 )
-from goqueue.records import Flag, encode
+from goqueue.records import Columns, Flag, encode
 
 __all__ = [
     "Cancellation",
     "ControlKind",
     "EpochStart",
     "Marker",
+    "Restored",
     "cancellation",
     "cancelled_by",
     "ended_by",
@@ -29,7 +32,22 @@ __all__ = [
     "epoch_start",
     "marker_of",
     "placeholder",
+    "restored",
+    "restored_by",
 ]
+
+
+# For each value of the flags whether they are those of a control record.
+_IS_CONTROL = bytes(bool(flags & Flag.CONTROL) for flags in range(256))
+
+
+def controls_in(columns: Columns) -> Iterator[int]:
+    """The indexes of control records: as a rule there is none, and that costs next to nothing."""
+    found = columns.flags.tobytes().translate(_IS_CONTROL)
+    index = found.find(1)
+    while index >= 0:
+        yield index
+        index = found.find(1, index + 1)
 
 
 class ControlKind(enum.StrEnum):
@@ -38,6 +56,7 @@ class ControlKind(enum.StrEnum):
     CANCEL = CANCEL_KEY
     EPOCH = EPOCH_KEY
     PLACEHOLDER = PLACEHOLDER_KEY
+    RESTORED = RESTORED_KEY
     TRANSACTION = TRANSACTION_KEY
 
 
@@ -65,9 +84,21 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     is_commit: bool
 
 
+class Restored(msgspec.Struct, frozen=True, kw_only=True):
+    """Value of the record that a restore puts behind the records of a backup.
+
+    Producers and transactions before it are those of another time, and perhaps of another node:
+    their numbers mean nothing from here on. What was open ends here: `committed` names the
+    producers and transactions that were committed, all others are aborted.
+    """
+
+    committed: tuple[tuple[int, int], ...] = ()
+
+
 _encoder = msgspec.json.Encoder()
 _epoch_decoder = msgspec.json.Decoder(EpochStart)
 _marker_decoder = msgspec.json.Decoder(Marker)
+_restored_decoder = msgspec.json.Decoder(Restored)
 _cancellation_decoder = msgspec.json.Decoder(Cancellation)
 
 
@@ -141,3 +172,28 @@ def placeholder(offset: int, timestamp: int) -> bytes:
             headers=(),
         )
     )
+
+
+def restored(offset: int, timestamp: int, committed: tuple[tuple[int, int], ...]) -> bytes:
+    """The record that ends what a backup says of producers and transactions."""
+    return encode(
+        Record(
+            offset=offset,
+            timestamp=timestamp,
+            priority=2,
+            flags=int(Flag.CONTROL),
+            key=ControlKind.RESTORED.encode(),
+            value=_encoder.encode(Restored(committed=committed)),
+            headers=(),
+        )
+    )
+
+
+def restored_by(record: Record) -> Restored | None:
+    """What this record says of the end of a backup; None for other records."""
+    if not record.flags & Flag.CONTROL or record.key != ControlKind.RESTORED.encode():
+        return None
+    try:
+        return _restored_decoder.decode(record.value or b"")
+    except msgspec.MsgspecError:
+        return None

@@ -1,16 +1,21 @@
 """The leader epochs of a log: which epoch wrote which offsets.
 
 Owns the history that replicas compare after a failover. It is a fold over the epoch records
-of the log; the copy on disk is a cache.
+of the log; of epochs whose record is below the start, the copy on disk is the only trace.
 
 Invariant: epochs and their start offsets rise together.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from operator import itemgetter
 
 from goqueue.model import Offset
 
 __all__ = ["Epochs"]
+
+_epoch_of = itemgetter(0)
+_start_of = itemgetter(1)
 
 
 class Epochs:
@@ -46,13 +51,16 @@ class Epochs:
 
         A follower truncates to that offset: below it both logs are equal.
         """
-        answer: tuple[int, Offset] | None = None
-        for index, (known, _) in enumerate(self._history):
-            if known > epoch:
-                break
-            is_last = index + 1 == len(self._history)
-            answer = (known, log_end if is_last else self._history[index + 1][1])
-        return answer
+        index = bisect_right(self._history, epoch, key=_epoch_of) - 1
+        if index < 0:
+            return None
+        is_last = index + 1 == len(self._history)
+        return self._history[index][0], log_end if is_last else self._history[index + 1][1]
+
+    def epoch_at(self, offset: Offset) -> int:
+        """The epoch that wrote an offset; 0 if it was written before any."""
+        index = bisect_right(self._history, offset, key=_start_of) - 1
+        return 0 if index < 0 else self._history[index][0]
 
     def truncate(self, end: Offset) -> None:
         """Forget epochs that start at or after `end`: their records are gone."""

@@ -89,6 +89,16 @@ class SparseIndex:
         for column in (self._offsets, self._positions, self._newest):
             del column[keep:]
 
+    def entries_from(self, position: int) -> list[IndexEntry]:
+        """The marks at or after `position`."""
+        return [self.entry(n) for n in range(bisect_left(self._positions, position), len(self))]
+
+    def append(self, entry: IndexEntry) -> None:
+        """Add a mark behind all others."""
+        self._offsets.append(entry.offset)
+        self._positions.append(entry.position)
+        self._newest.append(entry.newest)
+
     def encode_offsets(self, first: int = 0) -> bytes:
         """The entries from number `first` on, in the format of an `.index` file."""
         return _interleave(self._offsets[first:], self._positions[first:])

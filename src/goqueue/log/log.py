@@ -7,8 +7,8 @@ come back as events.
 Invariants
 - An offset is assigned once. Only `Filled` and `Truncated` take offsets back, and neither takes one
   below the high watermark of a leader.
-- Nothing at or above the high watermark is ever readable; the high watermark passes a record
-  only after the disk reported it synced (`flush=commit`) or written (`flush=interval`).
+- Only what is below the high watermark is readable. It passes a record after the disk reported it
+  synced (`flush=commit`) or written (`flush=interval`), and its owner commits it if replicated.
 - A failed log never commits again in this process.
 
 Cost per batch: one pass over the records (stamp), one `Write`, one `Sync`; no work per record
@@ -18,14 +18,15 @@ in this module.
 import msgspec
 
 from goqueue.log.batch_mark import BatchMark, label
-from goqueue.log.condition import Condition
+from goqueue.log.batches import Appended, check_stored
 from goqueue.log.control import Marker, epoch_start, marker_of
 from goqueue.log.epochs import Epochs
+from goqueue.log.log_facts import LogFacts
 from goqueue.log.producer_replay import replay
 from goqueue.log.producer_state import ProducersStated, ProducerState, TransactionEnd
-from goqueue.log.recovery import LogState
+from goqueue.log.replica import STANDALONE, ReplicaRole
 from goqueue.log.retention import CompactionPlanner, is_outlived, retained_from
-from goqueue.log.segments import DamagedRange, Segments
+from goqueue.log.segments import Segments
 from goqueue.log.watermarks import Watermarks
 from goqueue.model import (
     Change,
@@ -40,17 +41,18 @@ from goqueue.model import (
     Filled,
     Flush,
     Instant,
-    LogId,
     LogSettings,
     Now,
     Offset,
     Refused,
+    Repair,
+    Repaired,
+    Reset,
     Reshape,
     Rewind,
     Roll,
     SaveEpochs,
     Seek,
-    SegmentFacts,
     Slice,
     Sync,
     Synced,
@@ -61,124 +63,13 @@ from goqueue.model import (
 )
 from goqueue.records import Buffer, build, stamp, walk
 
-__all__ = ["Appended", "Log"]
+__all__ = ["Log"]
 
 
-class Appended(msgspec.Struct, frozen=True, kw_only=True):
-    """The offsets of a batch, and what the shell must do before it is committed.
-
-    A repeat is already in the log and was not appended again.
-    """
-
-    first: Offset
-    next: Offset
-    effects: tuple[Effect, ...]
-    is_repeat: bool = False
-
-
-class Log:
+class Log(LogFacts):
     """The log of one partition on one node."""
 
-    # There may be ten thousand of them, most of them idle.
-    __slots__ = (
-        "_compaction",
-        "_condition",
-        "_end",
-        "_ended",
-        "_epochs",
-        "_flush_at",
-        "_log",
-        "_producers",
-        "_segments",
-        "_settings",
-        "_start",
-        "_watermarks",
-    )
-
-    def __init__(self, log: LogId, settings: LogSettings, state: LogState) -> None:
-        self._log = log
-        self._settings = settings
-        self._start = state.start
-        self._segments = Segments(state.segments, state.damaged)
-        self._epochs = Epochs(state.epochs)
-        self._end = state.end
-        self._watermarks = Watermarks(state.end)
-        self._flush_at: Instant | None = None
-        self._compaction = CompactionPlanner(min(state.cleaned_upto, state.end))
-        self._condition = Condition()
-        self._producers = ProducerState()
-        self._ended: list[TransactionEnd] = []
-
-    @property
-    def id(self) -> LogId:
-        return self._log
-
-    @property
-    def start(self) -> Offset:
-        """The first offset in the log."""
-        return self._start
-
-    @property
-    def end(self) -> Offset:
-        """The offset that the next record gets."""
-        return self._end
-
-    @property
-    def watermarks(self) -> Watermarks:
-        """How far the log is durable, committed and stable."""
-        return self._watermarks
-
-    @property
-    def high_watermark(self) -> Offset:
-        """Every record below is committed and readable."""
-        return self._watermarks.committed
-
-    @property
-    def size(self) -> int:
-        return self._segments.size
-
-    @property
-    def sealed_bytes(self) -> int:
-        return self._segments.size - self._segments.active.size
-
-    @property
-    def dirty_bytes(self) -> int:
-        """Bytes of sealed segments that no compaction has processed."""
-        return self._compaction.dirty_bytes(self._segments)
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    @property
-    def segments(self) -> tuple[SegmentFacts, ...]:
-        return (*self._segments.sealed, self._segments.active)
-
-    @property
-    def damaged(self) -> tuple[DamagedRange, ...]:
-        return self._segments.damaged
-
-    def readable_from(self, offset: Offset) -> Offset:
-        """The first offset from this one on that is not damaged; at most the end."""
-        return self._segments.readable_from(min(max(offset, self._start), self._end))
-
-    def is_damaged_at(self, offset: Offset) -> bool:
-        """Whether this offset is refused as damaged."""
-        return self._segments.damage_at(offset) is not None
-
-    @property
-    def failure(self) -> str | None:
-        """Why this log accepts no more writes; None if it does."""
-        return self._condition.failure
-
-    @property
-    def epochs(self) -> Epochs:
-        return self._epochs
-
-    @property
-    def producers(self) -> ProducerState:
-        """The state of producers and transactions."""
-        return self._producers
+    __slots__ = ()
 
     # Append
 
@@ -218,30 +109,31 @@ class Log:
 
     def _append(self, batch: bytearray, now: Now) -> Appended:
         self._check_writable(now)
-        if len(batch) > self._settings.batch_bytes_max:
-            limit = self._settings.batch_bytes_max
+        limit = self._settings.batch_bytes_max
+        if len(batch) > limit:
             raise Refused(Code.MESSAGE_TOO_LARGE, size=len(batch), limit=limit)
         first = self._end
         stamped = stamp(batch, first, now.wall)
         if not stamped.count:
             raise Refused(Code.REQUEST_INVALID, field="batch", reason="no records")
+        following = Offset(first + stamped.count)
+        return self._extend(batch, following, Timestamp(stamped.max_timestamp), now)
+
+    def _extend(
+        self, batch: Buffer, following: Offset, max_timestamp: Timestamp, now: Now
+    ) -> Appended:
+        """Put records with their offsets at the end of the log."""
+        first = self._end
         active = self._segments.active
         effects: list[Effect] = []
         if active.size and active.size + len(batch) > self._settings.segment_bytes:
             effects.append(self._roll())
             active = self._segments.active
-        self._end = Offset(first + stamped.count)
-        self._segments.grow(len(batch), self._end, Timestamp(stamped.max_timestamp))
-        effects.append(
-            Write(
-                log=self._log,
-                segment=active.base,
-                position=active.size,
-                data=batch,
-                next_offset=self._end,
-            )
-        )
-        effects.append(self._sync_after_write(now))
+        self._end = following
+        self._segments.grow(len(batch), self._end, max_timestamp)
+        base, size = active.base, active.size
+        write = Write(log=self._log, segment=base, position=size, data=batch, next_offset=self._end)
+        effects.extend((write, self._sync_after_write(now)))
         return Appended(first=first, next=self._end, effects=tuple(effects))
 
     def start_epoch(self, epoch: int, now: Now) -> Appended:
@@ -256,6 +148,15 @@ class Log:
         save = self._reshape(SaveEpochs(self._epochs.history))
         return msgspec.structs.replace(appended, effects=(save, *appended.effects))
 
+    def begin_epoch(self, epoch: int) -> list[Effect]:
+        """Start the first leader epoch of an empty log without a record: offset 0 is a message's.
+
+        Nobody wrote before, so there is nothing to compare with; a later epoch needs a record.
+        """
+        assert self._end == 0, "only the first epoch of a log needs no record"
+        self._epochs.begin(epoch, self._end)
+        return [self._reshape(SaveEpochs(self._epochs.history))]
+
     def _check_writable(self, now: Now) -> None:
         in_flight_max = self._settings.batches_in_flight_max
         self._condition.check_writable(now, self._segments.in_flight, in_flight_max)
@@ -264,7 +165,10 @@ class Log:
         is_durable = self._settings.flush is Flush.COMMIT
         if not is_durable and self._flush_at is None:
             self._flush_at = Instant(now.instant + self._settings.flush_interval_ns)
-        return Sync(log=self._log, upto=self._end, is_durable=is_durable)
+        if self._replica is STANDALONE:
+            return Sync(log=self._log, upto=self._end, is_durable=is_durable)
+        committed = self.high_watermark
+        return Sync(log=self._log, upto=self._end, is_durable=is_durable, committed=committed)
 
     def next_deadline(self) -> Instant | None:
         """When to call `expire`: the next flush of `flush=interval`."""
@@ -275,9 +179,83 @@ class Log:
         if self._flush_at is None or now.instant < self._flush_at:
             return []
         self._flush_at = None
+        return self.save_committed()
+
+    # Replication
+
+    def assume_role(self, role: ReplicaRole, epoch: int) -> None:
+        """Lead or follow in a leader epoch; `commit` moves the high watermark from now on."""
+        self._replica = self._replica.succeeded_by(role, epoch, self.high_watermark)
+
+    def append_as_follower(self, data: Buffer, following: Offset, epoch: int, now: Now) -> Appended:
+        """Append records of the leader as they are; the first was written in leader epoch `epoch`.
+
+        Raises Refused, before any change, if they do not continue this log.
+        """
+        self._check_writable(now)
+        stored = check_stored(data, self._end, following)
+        before = self._epochs.history
+        if self._start == self._end:
+            # What an epoch before the start was is of no use: nothing is compared with it.
+            self._epochs = Epochs([(epoch, self._end)])
+        elif epoch != self.last_epoch and stored.epochs[:1] != ((epoch, self._end),):
+            raise Refused(Code.REQUEST_INVALID, field="epoch", epoch=epoch)
+        for each, start in stored.epochs:
+            self._epochs.begin(each, Offset(start))
+        appended = self._extend(data, following, stored.max_timestamp, now)
+        effects = appended.effects
+        if self._epochs.history != before:
+            effects = (self._reshape(SaveEpochs(self._epochs.history)), *effects)
+        return msgspec.structs.replace(appended, effects=effects, is_plain=stored.is_plain)
+
+    def read_for_follower(self, offset: Offset, bytes_max: int) -> Slice | None:
+        """Where to read durable records, committed or not; None when there is none yet."""
+        self._check_in_range(offset)
+        return self._segments.slice(self._log, offset, self._watermarks.durable, bytes_max)
+
+    def repair(self, first: Offset, data: Buffer) -> list[Effect]:
+        """Write the records of another copy over damaged ones; `Repaired` says how far that is."""
+        if not self._condition.is_sound or not self.is_damaged_at(first):
+            return []
+        return [self._reshape(Repair(first, memoryview(data)))]
+
+    def reset(self, start: Offset) -> list[Effect]:
+        """Give up every record and continue at `start`, below which all is committed."""
+        self._condition.check_not_failed()
+        self._condition.check_not_truncating()
+        self._condition.truncating_to = min(self._end, start)
+        self._segments.confirm_all()
+        # What was decided about the records that go says nothing of those that take their offsets.
+        self._replica.lower_to(start)
+        return [self._reshape(Reset(start))]
+
+    def commit(self, upto: Offset) -> bool:
+        """Everything below `upto` is committed: decided by the owner of a replicated log.
+
+        What the own disk does not hold yet follows when it does. Returns whether the high watermark
+        rose.
+        """
+        self._replica.decide(upto)
+        has_risen = self._condition.failure is None and self._commit_decided()
+        self._end_transactions()
+        return has_risen
+
+    def save_committed(self) -> list[Effect]:
+        """Flush; the recovery point of a replicated log then saves its high watermark."""
         if self._condition.failure is not None:
             return []
-        return [Sync(log=self._log, upto=self._end)]
+        committed = Offset(0) if self._replica is STANDALONE else self.high_watermark
+        return [Sync(log=self._log, upto=self._end, committed=committed)]
+
+    def _commit_decided(self) -> bool:
+        """Commit what the owner decided, as far as the own disk holds it."""
+        return self._watermarks.commit(self._replica.committable(self.confirmed))
+
+    def _end_transactions(self) -> None:
+        ended = self._producers.commit(self.high_watermark)
+        if ended:
+            self._ended.extend(ended)
+            self._hold_stable()
 
     # Producers and transactions
 
@@ -299,6 +277,21 @@ class Log:
         self._producers.interrupt(self._end)
         self._hold_stable()
 
+    def fold_producers(self, data: Buffer, start: Offset) -> None:
+        """Update producer state from committed records, piece after piece, as a follower."""
+        replay(self._producers, data, walk(data), start)
+        self._hold_stable()
+
+    def finish_producers(self) -> None:
+        """All records up to the end were folded: a batch that the end cuts off is not a batch."""
+        self._producers.interrupt(self._end)
+        self._hold_stable()
+
+    def forget_producers(self) -> None:
+        """Producer state may say what was never committed: it is folded anew."""
+        self._producers = ProducerState()
+        self._hold_stable()
+
     def _hold_stable(self) -> None:
         self._watermarks.hold_stable_at(self._producers.unstable_from)
 
@@ -318,6 +311,8 @@ class Log:
                 return self._truncated(event)
             case Damaged():
                 self._damaged(event)
+            case Repaired():
+                self._segments.accept(event.first, event.below)
             case Compacted():
                 self._compaction.compacted(event, self._segments)
             case Dropped():
@@ -326,19 +321,17 @@ class Log:
         return []
 
     def _synced(self, event: Synced) -> None:
-        upto = (
-            event.upto
-            if self._condition.truncating_to is None
-            else min(event.upto, self._condition.truncating_to)
-        )
         if self._condition.failure is not None:
             return
+        upto, end = event.upto, self._condition.truncating_to
+        if end is not None and end < upto:
+            upto = end
         self._segments.confirm(upto)
-        self._watermarks.advance(upto, is_durable=event.is_durable)
-        ended = self._producers.commit(self.high_watermark)
-        if ended:
-            self._ended.extend(ended)
-            self._hold_stable()
+        is_alone = self._replica is STANDALONE
+        self._watermarks.advance(upto, is_durable=event.is_durable, is_committed=is_alone)
+        if not is_alone:
+            self._commit_decided()
+        self._end_transactions()
 
     def _filled(self, event: Filled, now: Now) -> list[Effect]:
         if self._condition.truncating_to is not None:
@@ -389,14 +382,19 @@ class Log:
 
     # Removal
 
-    def maintain(self, now: Now, floor: Offset | None = None) -> list[Effect]:
-        """Retention, then compaction; nothing at or above `floor` is touched."""
+    def maintain(
+        self, now: Now, floor: Offset | None = None, *, may_retire: bool = True
+    ) -> list[Effect]:
+        """Retention, then compaction; nothing at or above `floor` is touched.
+
+        Followers do not retire: where their log begins, their leader says.
+        """
         if not self._condition.is_sound:
             return []
         stable = self._watermarks.stable
         limit = stable if floor is None else min(floor, stable)
         effects: list[Effect] = []
-        if self._settings.cleanup.deletes:
+        if may_retire and self._settings.cleanup.deletes:
             effects.extend(self._retire(now, limit))
         plan = self._compaction.plan(
             self._segments, limit, self._settings, now.wall, self._producers.aborted
@@ -471,9 +469,17 @@ class Log:
         self._condition.truncating_to = offset
         self._segments.confirm_all()
         self._watermarks.lower_to(offset)
+        self._replica.lower_to(offset)
         return [self._reshape(Truncate(offset))]
 
     def _truncated(self, event: Truncated) -> list[Effect]:
+        if event.is_reset:
+            self._start = event.active.base
+            self._segments = Segments((event.active,))
+            self._watermarks = Watermarks(self._start)
+            self._epochs = Epochs()
+            self._producers = ProducerState()
+            self._compaction = CompactionPlanner(self._start)
         self._segments.restore_active(event.active)
         self._end = event.active.end
         self._producers.take_back(self._end)

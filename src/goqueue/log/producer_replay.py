@@ -5,39 +5,44 @@ from collections.abc import Iterator
 import msgspec
 
 from goqueue.log.batch_mark import BatchMark, marks_in, parse_mark
-from goqueue.log.control import ControlKind, Marker, ended_by
+from goqueue.log.control import (
+    ControlKind,
+    Marker,
+    Restored,
+    controls_in,
+    ended_by,
+    restored_by,
+)
 from goqueue.log.producer_state import ProducerState
 from goqueue.model import BATCH_HEADER, Offset
-from goqueue.records import Buffer, Columns, Flag, decode
+from goqueue.records import Buffer, Columns, decode
 
-__all__ = ["Interruption", "replay", "statements_in"]
-
-_CONTROL = int(Flag.CONTROL)
+__all__ = ["Interruption", "Statement", "replay", "statements_in"]
 
 
 class Interruption(msgspec.Struct, frozen=True):
     """A control record of the log itself: no batch of a producer continues behind it."""
 
 
-def statements_in(
-    data: Buffer, columns: Columns
-) -> Iterator[tuple[int, BatchMark | Marker | Interruption]]:
+Statement = BatchMark | Marker | Restored | Interruption
+
+
+def statements_in(data: Buffer, columns: Columns) -> Iterator[tuple[int, Statement]]:
     """Batch marks, transaction markers and other records that end a batch, by record."""
-    found: list[tuple[int, BatchMark | Marker | Interruption]] = list(marks_in(data, columns))
-    for index, flags in enumerate(columns.flags):
-        if flags & _CONTROL:
-            record = decode(data, columns.positions[index])
-            marker = ended_by(record)
-            if marker is not None:
-                found.append((index, marker))
-            elif record.key == BATCH_HEADER.encode():
-                # Compaction removed the message and left the mark of its batch.
-                mark = parse_mark(record.value or b"")
-                if mark is not None:
-                    found.append((index, mark))
-            elif record.key != ControlKind.PLACEHOLDER.encode():
-                # A placeholder replaces a record that may have belonged to a batch.
-                found.append((index, Interruption()))
+    found: list[tuple[int, Statement]] = list(marks_in(data, columns))
+    for index in controls_in(columns):
+        record = decode(data, columns.positions[index])
+        marker = ended_by(record)
+        if marker is not None:
+            found.append((index, marker))
+        elif record.key == BATCH_HEADER.encode():
+            # Compaction removed the message and left the mark of its batch.
+            mark = parse_mark(record.value or b"")
+            if mark is not None:
+                found.append((index, mark))
+        elif record.key != ControlKind.PLACEHOLDER.encode():
+            # A placeholder replaces a record that may have belonged to a batch.
+            found.append((index, restored_by(record) or Interruption()))
     found.sort(key=lambda entry: entry[0])
     return iter(found)
 
@@ -54,6 +59,8 @@ def replay(producers: ProducerState, data: Buffer, columns: Columns, start: Offs
             producers.interrupt(offset)
         elif isinstance(statement, BatchMark):
             producers.append(statement, offset)
+        elif isinstance(statement, Restored):
+            producers.forget_all(offset, statement.committed)
         else:
             producers.end(
                 statement.producer,

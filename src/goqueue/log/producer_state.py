@@ -22,7 +22,8 @@ Cost: one look-up per batch and per marker, and one entry per aborted range.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
 import msgspec
@@ -317,6 +318,7 @@ class ProducerState:
         "_committed",
         "_endings",
         "_hidden",
+        "_idle",
         "_last",
         "_newest",
         "_open",
@@ -336,6 +338,9 @@ class ProducerState:
         # Offsets that are no messages: aborted records and all markers.
         self._hidden = OffsetRanges()
         self._committed = 0
+        # Where the table is full: producers without an open transaction, with the time of their
+        # last write, that which was idle longest first; what has changed since is passed over.
+        self._idle: deque[tuple[int, int]] | None = None
         # The producer of the batch that was appended last, and the offset after it.
         self._last: tuple[int, int] | None = None
         self.changes = 0
@@ -377,10 +382,16 @@ class ProducerState:
         raise Refused(Code.QUOTA_EXCEEDED, quota="producers", limit=_WRITERS_MAX)
 
     def _most_idle(self, at: int) -> int | None:
-        """The producer that was idle longest and may be evicted."""
-        for producer, writer in self._writers.items():
-            if producer not in self._open:
-                return producer if self._time(at) - writer.at > _IDLE_NS_MIN else None
+        """The producer that was idle longest and may be evicted; scans the table seldom."""
+        while self._idle or len(self._open) < len(self._writers):
+            if not self._idle:
+                found = [each for each in self._writers.items() if each[0] not in self._open]
+                self._idle = deque((producer, writer.at) for producer, writer in found)
+            producer, written = self._idle[0]
+            writer = self._writers.get(producer)
+            if writer is not None and writer.at == written and producer not in self._open:
+                return producer if self._time(at) - written > _IDLE_NS_MIN else None
+            self._idle.popleft()
         return None
 
     def append(self, mark: BatchMark, first: int) -> None:
@@ -397,7 +408,6 @@ class ProducerState:
         self._newest = max(self._newest, mark.at)
         if writer.transaction and mark.producer not in self._open:
             self._hold(mark.producer, Offset(first))
-
         self._last = (mark.producer, first + mark.count)
 
     def interrupt(self, offset: int) -> None:
@@ -459,6 +469,29 @@ class ProducerState:
             TransactionEnd(Offset(marker), producer, transaction, is_commit, ranges, ended_before)
         )
 
+    def forget_all(self, offset: int, committed: Iterable[tuple[int, int]]) -> None:
+        """The records below `offset`, which are all committed, were restored from a backup.
+
+        Their producers are others by now. What is open here has no other end: it was committed, or
+        it is aborted.
+        """
+        self.interrupt(offset)
+        self.commit(offset)
+        kept = frozenset(committed)
+        for producer in sorted(self._open):
+            writer = self._writers[producer]
+            if (producer, writer.transaction) not in kept:
+                for first, following in writer.ranges:
+                    self._aborted.add(first, following)
+                    self._hidden.add(first, following)
+        self._hidden.add(offset, offset + 1)
+        self._writers.clear()
+        self._open.clear()
+        self._order.clear()
+        self._endings.clear()
+        self._last = self._idle = None
+        self.changes += 1
+
     def commit(self, upto: int) -> list[TransactionEnd]:
         """Everything below `upto` is committed: these transactions have ended for every reader."""
         self._committed = max(self._committed, upto)
@@ -474,7 +507,10 @@ class ProducerState:
 
     def _close(self, ending: TransactionEnd) -> None:
         self._open.pop(ending.producer, None)
-        following = self._writers[ending.producer].open_from
+        writer = self._writers[ending.producer]
+        following = writer.open_from
+        if self._idle and writer.at < self._idle[0][1]:
+            self._idle.appendleft((ending.producer, writer.at))
         if ending.key.is_internal and following is None:
             # A producer of the broker has one transaction and never returns.
             del self._writers[ending.producer]

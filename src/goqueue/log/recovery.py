@@ -31,11 +31,12 @@ __all__ = [
 ]
 
 
-class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True):
+class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Written after a sync: the log below `offset` is durable.
 
     `segment` and `position` locate that offset; `start` is the first offset of the log. The point
-    may lag behind, never run ahead. `sequence` identifies the newer of two copies.
+    may lag behind, never run ahead. `sequence` identifies the newer of two copies. A replicated log
+    is `committed` at least so far; a standalone one saves nothing, because its end is committed.
     """
 
     sequence: int
@@ -43,6 +44,7 @@ class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     offset: Offset
     start: Offset
+    committed: Offset = Offset(0)
 
 
 class LogState(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +58,8 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
     epochs: tuple[tuple[int, int], ...] = ()
     # The log is compacted below this.
     cleaned_upto: Offset = Offset(0)
+    # What a replicated log knew to be committed; a standalone one has committed its end.
+    committed: Offset = Offset(0)
 
     @property
     def end(self) -> Offset:
@@ -156,6 +160,7 @@ class _Chain:
 
     def __init__(self, point: RecoveryPoint | None) -> None:
         self._promised = point.offset if point else Offset(0)
+        self._committed = point.committed if point else Offset(0)
         self._promised_in = point.segment if point else None
         self._expected: Offset | None = point.start if point else None
         self._start: Offset | None = self._expected
@@ -222,6 +227,7 @@ class _Chain:
                 start=self._start or Offset(0),
                 segments=tuple(self._segments),
                 damaged=tuple(self._damaged),
+                committed=min(self._committed, end),
             ),
             superseded=tuple(self._superseded),
             to_set_aside=tuple(self._to_set_aside),

@@ -82,6 +82,17 @@ class Segments:
             return None
         return self._facts[index]
 
+    def extent_below(self, upto: Offset) -> tuple[Offset, int] | None:
+        """The segment that ends at `upto`, or did before writes that are not confirmed.
+
+        With its size then; None if the log was not written up to there by confirmed writes.
+        """
+        active = self.active
+        if active.end == upto:
+            return active.base, active.size
+        before = next((each for each in self._unconfirmed or () if each.offset == upto), None)
+        return None if before is None else (before.active.base, before.active.size)
+
     def damage_at(self, offset: Offset) -> DamagedRange | None:
         for gap in self._damaged:
             if gap.first <= offset < gap.below:
@@ -230,6 +241,15 @@ class Segments:
         )
         kept = [gap for gap in self._damaged if gap not in joined]
         self._damaged = sorted([*kept, refused], key=lambda gap: gap.first)
+
+    def accept(self, first: Offset, below: Offset) -> None:
+        """The records of [first, below) are whole again."""
+        parts: list[DamagedRange] = []
+        for gap in self._damaged:
+            before = msgspec.structs.replace(gap, below=min(gap.below, first))
+            behind = msgspec.structs.replace(gap, first=max(gap.first, below))
+            parts += [each for each in (before, behind) if each.first < each.below]
+        self._damaged = parts
 
     def is_damaged(self, facts: SegmentFacts) -> bool:
         """Whether some of the records of this segment are refused."""

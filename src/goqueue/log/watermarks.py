@@ -1,6 +1,10 @@
-"""How far a log is durable, committed and stable.
+"""How far a log is written, durable, committed and stable.
 
-Invariant: stable <= committed, and neither falls except by a truncation.
+What the disk reports moves `written` and `durable`; the log's commit rule (`Replica`) moves
+`committed`.
+
+Invariant: durable <= written, stable <= committed <= written, and none falls except by a
+truncation.
 """
 
 from goqueue.model import Offset
@@ -9,14 +13,20 @@ __all__ = ["Watermarks"]
 
 
 class Watermarks:
-    """Three offsets; everything below each has its property."""
+    """Four offsets; everything below each has its property."""
 
-    __slots__ = ("_committed", "_durable", "_unstable_from")
+    __slots__ = ("_committed", "_durable", "_unstable_from", "_written")
 
-    def __init__(self, end: Offset) -> None:
+    def __init__(self, end: Offset, committed: Offset | None = None) -> None:
+        self._written = end
         self._durable = end
-        self._committed = end
+        self._committed = end if committed is None else min(committed, end)
         self._unstable_from: Offset | None = None
+
+    @property
+    def written(self) -> Offset:
+        """Below this the page cache or the disk has everything: a killed process loses nothing."""
+        return self._written
 
     @property
     def durable(self) -> Offset:
@@ -39,13 +49,26 @@ class Watermarks:
         """Set the first offset of the oldest open transaction, or None when there is none."""
         self._unstable_from = offset
 
-    def advance(self, upto: Offset, *, is_durable: bool) -> None:
-        """The disk has everything below `upto`."""
-        if is_durable:
-            self._durable = max(self._durable, upto)
-        self._committed = max(self._committed, upto)
+    # Comparisons instead of `max`: these are called with every sync.
+
+    def advance(self, upto: Offset, *, is_durable: bool, is_committed: bool = False) -> None:
+        """The disk has everything below `upto`; with `is_committed` nobody else is asked."""
+        if is_durable and upto > self._durable:
+            self._durable = upto
+        self._written = max(self._written, upto)
+        if is_committed and upto > self._committed:
+            self._committed = upto
+
+    def commit(self, upto: Offset) -> bool:
+        """Everything below `upto` is committed; whether that is more than before."""
+        assert upto <= self._written, "what the own disk does not hold is never committed"
+        if upto <= self._committed:
+            return False
+        self._committed = upto
+        return True
 
     def lower_to(self, end: Offset) -> None:
         """Records from `end` on are being removed."""
+        self._written = min(self._written, end)
         self._durable = min(self._durable, end)
         self._committed = min(self._committed, end)

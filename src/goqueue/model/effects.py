@@ -5,16 +5,20 @@ Effects are imperative. The shell carries them out in the order given, per log.
 
 import msgspec
 
+from goqueue.model.backup_jobs import HoldSegments, RunBackupJob
 from goqueue.model.errors import Refused
 from goqueue.model.ids import LogId, Offset, RequestId, Timestamp
+from goqueue.model.peer_messages import PeerIdentity, PeerLane, PeerMessage
 from goqueue.model.reports import NodeReport
 from goqueue.model.requests import Reply
+from goqueue.model.schema_jobs import CheckSchema, CompileSchema
 from goqueue.model.settings import LogSettings
 
 __all__ = [
     "Answer",
     "Change",
     "Compact",
+    "ConnectPeers",
     "Create",
     "Delete",
     "Drop",
@@ -26,13 +30,16 @@ __all__ = [
     "Load",
     "NodeEffect",
     "Open",
+    "Repair",
     "Report",
+    "Reset",
     "Reshape",
     "Rewind",
     "Roll",
     "Save",
     "SaveEpochs",
     "Seek",
+    "Send",
     "Serve",
     "Slice",
     "Sweep",
@@ -55,12 +62,14 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 class Sync(msgspec.Struct, frozen=True, kw_only=True):
     """Report `Synced` once everything below `upto` is durable.
 
-    With `is_durable=False` only that it was written, so that the page cache has it.
+    With `is_durable=False` only that it was written, so that the page cache has it. `committed` of
+    a replicated log is saved with the recovery point; 0 for a standalone one.
     """
 
     log: LogId
     upto: Offset
     is_durable: bool = True
+    committed: Offset = Offset(0)
 
 
 class Roll(msgspec.Struct, frozen=True, tag="roll"):
@@ -105,6 +114,22 @@ class Compact(msgspec.Struct, frozen=True, tag="compact"):
     aborted: tuple[tuple[int, int], ...] = ()
 
 
+class Reset(msgspec.Struct, frozen=True, tag="reset"):
+    """Remove every record and begin an empty log at `start`; answered by `Truncated`."""
+
+    start: Offset
+
+
+class Repair(msgspec.Struct, frozen=True, tag="repair"):
+    """Write whole records, those of another copy, over damaged ones from `first` on.
+
+    Answered by `Repaired`.
+    """
+
+    first: Offset
+    data: bytes | memoryview
+
+
 class SaveEpochs(msgspec.Struct, frozen=True, tag="save_epochs"):
     """Keep a copy of the leader-epoch history beside the log (a cache of its control records)."""
 
@@ -121,7 +146,7 @@ class Delete(msgspec.Struct, frozen=True, tag="delete"):
     """Remove a log with all its files; answered by `Deleted`."""
 
 
-Change = Create | Delete | Roll | Truncate | Rewind | Drop | Compact | SaveEpochs
+Change = Create | Delete | Roll | Truncate | Rewind | Drop | Reset | Compact | SaveEpochs | Repair
 
 
 class Reshape(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,10 +206,15 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fetch(msgspec.Struct, frozen=True, kw_only=True):
-    """Read records for the core itself; answered by `Fetched` with the same token."""
+    """Read records for the core itself; answered by `Fetched` with the same token.
+
+    `in_background`: beside the event loop, in order among such reads; there may be many, of old
+    records, and nothing else waits for them.
+    """
 
     token: int
     wanted: Slice
+    in_background: bool = False
 
 
 class Find(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,10 +225,13 @@ class Find(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Save(msgspec.Struct, frozen=True, kw_only=True):
-    """Keep a snapshot under this name. Losing it loses nothing but time."""
+    """Keep a snapshot under this name. Losing it loses nothing but time.
+
+    A large one comes as a value, which nobody changes any more, for the shell to encode.
+    """
 
     name: str
-    data: bytes
+    data: bytes | msgspec.Struct
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,10 +264,40 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     report: NodeReport
 
 
+class ConnectPeers(msgspec.Struct, frozen=True, kw_only=True):
+    """Connect to other brokers as `identity`, and let them connect; nothing is sent before.
+
+    The shell dials the addresses in its settings, those of `addresses`, and those that brokers
+    named when they connected. The last effect counts: a broker says anew who it is when it learns
+    its cluster, and connections that are open stay.
+    """
+
+    identity: PeerIdentity
+    addresses: tuple[str, ...] = ()
+
+
+class Send(msgspec.Struct, frozen=True, kw_only=True):
+    """Send a message to another broker, with whole batches of records behind it.
+
+    On one lane messages arrive in order, up to where its connection ends; `PeerDisconnected`
+    reports that. Without a connection the message is lost, and nothing reports it. `data` must not
+    change any more.
+    """
+
+    broker: str
+    message: PeerMessage
+    data: tuple[bytes | bytearray | memoryview, ...] = ()
+    lane: PeerLane = PeerLane.CONTROL
+
+
 class Halt(msgspec.Struct, frozen=True, kw_only=True):
-    """Stop the process: what the node knows can no longer be made durable."""
+    """Stop the process: what the node knows can no longer be made durable.
+
+    With `is_misconfigured` its settings are wrong: to start it again would not help.
+    """
 
     reason: str
+    is_misconfigured: bool = False
 
 
 NodeEffect = (
@@ -249,6 +312,12 @@ NodeEffect = (
     | Load
     | Answer
     | Serve
+    | HoldSegments
+    | RunBackupJob
+    | CheckSchema
+    | CompileSchema
+    | ConnectPeers
+    | Send
     | Report
     | Halt
 )

@@ -14,10 +14,12 @@ class Code(enum.StrEnum):
 
     REQUEST_INVALID = "request_invalid"
     NAME_INVALID = "name_invalid"
+    UNAUTHENTICATED = "unauthenticated"
     PERMISSION_DENIED = "permission_denied"
     ROUTE_NOT_FOUND = "route_not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     BODY_TOO_LARGE = "body_too_large"
+    RATE_LIMITED = "rate_limited"
     QUOTA_EXCEEDED = "quota_exceeded"
     STORAGE_FULL = "storage_full"
     STORAGE_FAILED = "storage_failed"
@@ -34,7 +36,9 @@ class Code(enum.StrEnum):
     GROUP_NOT_FOUND = "group_not_found"
     MEMBER_NOT_FOUND = "member_not_found"
     GENERATION_STALE = "generation_stale"
+    SESSION_EXPIRED = "session_expired"
     PARTITION_NOT_ASSIGNED = "partition_not_assigned"
+    REBALANCE_IN_PROGRESS = "rebalance_in_progress"
     GROUP_MISMATCH = "group_mismatch"
     MESSAGE_TOO_LARGE = "message_too_large"
     MESSAGE_INVALID = "message_invalid"
@@ -51,10 +55,35 @@ class Code(enum.StrEnum):
     PRODUCER_NOT_FOUND = "producer_not_found"
     SEQUENCE_OUT_OF_ORDER = "sequence_out_of_order"
     BROKER_UNAVAILABLE = "broker_unavailable"
+    NOT_LEADER = "not_leader"
+    LEADER_UNAVAILABLE = "leader_unavailable"
+    NOT_ENOUGH_REPLICAS = "not_enough_replicas"
+    NOT_CONTROLLER = "not_controller"
+    EPOCH_STALE = "epoch_stale"
+    REPLICATION_FAILED = "replication_failed"
+    NODE_NOT_FOUND = "node_not_found"
+    NODE_ALIVE = "node_alive"
+    SUBJECT_NOT_FOUND = "subject_not_found"
+    VERSION_NOT_FOUND = "version_not_found"
+    SCHEMA_NOT_FOUND = "schema_not_found"
+    SCHEMA_INVALID = "schema_invalid"
+    SCHEMA_INCOMPATIBLE = "schema_incompatible"
+    COMPATIBILITY_INVALID = "compatibility_invalid"
+    SCHEMA_VIOLATION = "schema_violation"
+    SCHEMA_REFERENCED = "schema_referenced"
+    TENANT_NOT_FOUND = "tenant_not_found"
+    TENANT_EXISTS = "tenant_exists"
+    TENANT_INACTIVE = "tenant_inactive"
+    TENANT_NOT_EMPTY = "tenant_not_empty"
+    KEY_NOT_FOUND = "key_not_found"
+    ACL_NOT_FOUND = "acl_not_found"
+    CERTIFICATE_IN_USE = "certificate_in_use"
     TRACE_NOT_FOUND = "trace_not_found"
     NO_REPLY = "no_reply"
     SCHEDULE_NOT_FOUND = "schedule_not_found"
     SCHEDULE_EXISTS = "schedule_exists"
+    BACKUP_NOT_FOUND = "backup_not_found"
+    BACKUP_BUSY = "backup_busy"
 
     @property
     def is_retriable(self) -> bool:
@@ -63,7 +92,20 @@ class Code(enum.StrEnum):
 
 
 _RETRIABLE = frozenset(
-    {Code.STORAGE_FULL, Code.REQUEST_TIMEOUT, Code.LOG_BUSY, Code.BROKER_UNAVAILABLE}
+    {
+        Code.RATE_LIMITED,
+        Code.STORAGE_FULL,
+        Code.REQUEST_TIMEOUT,
+        Code.LOG_BUSY,
+        Code.REBALANCE_IN_PROGRESS,
+        Code.BROKER_UNAVAILABLE,
+        Code.NOT_LEADER,
+        Code.LEADER_UNAVAILABLE,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.NOT_CONTROLLER,
+        Code.REPLICATION_FAILED,
+        Code.BACKUP_BUSY,
+    }
 )
 
 
@@ -96,12 +138,15 @@ class Facts(TypedDict, total=False):
     delivered_offset: int | None
     trace_id: str
     schedule: str
+    backup: str
     # Groups.
     group: str
     member_id: str
     generation: int
     mode: str
     assignor: str
+    protocol: str
+    instance_id: str
     # Producers and transactions.
     producer_id: int
     epoch: int
@@ -113,10 +158,29 @@ class Facts(TypedDict, total=False):
     state: str
     open: int | None
     ended: int
+    # Schemas. `path` is where in a schema or a value, `messages` what is not compatible.
+    subject: str
+    version: int
+    schema_id: int
+    path: str
+    messages: tuple[str, ...]
     # Quotas.
     quota: str
     limit: int
     used: int
+    retry_after_ms: int
+    # Keys, ACLs and tenants.
+    key: str
+    acl: str
+    tenant: str
+    operation: str
+    # Nodes of a cluster.
+    node: str
+    leader: str
+    leader_address: str
+    replicas: int
+    controller_id: str
+    controller_address: str
 
 
 class Refused(Exception):

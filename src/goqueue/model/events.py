@@ -2,7 +2,9 @@
 
 import msgspec
 
+from goqueue.model.callers import Caller
 from goqueue.model.ids import LogId, Offset, RequestId, Timestamp
+from goqueue.model.peer_messages import PeerIdentity, PeerLane, PeerMessage
 from goqueue.model.requests import Command
 
 __all__ = [
@@ -19,6 +21,12 @@ __all__ = [
     "Found",
     "Left",
     "Loaded",
+    "Observed",
+    "PeerConnected",
+    "PeerDisconnected",
+    "PeerEvent",
+    "PeerMessageReceived",
+    "Repaired",
     "SegmentFacts",
     "Synced",
     "Truncated",
@@ -72,12 +80,24 @@ class Damaged(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Repaired(msgspec.Struct, frozen=True, kw_only=True):
+    """The records of [first, below) are whole again, durably; none if they could not be placed."""
+
+    log: LogId
+    first: Offset
+    below: Offset
+
+
 class Truncated(msgspec.Struct, frozen=True, kw_only=True):
-    """A truncation is done; `active` is what is left of the last segment."""
+    """A truncation is done; `active` is what is left of the last segment.
+
+    After a reset there is nothing else, and the log begins there.
+    """
 
     log: LogId
     offset: Offset
     active: SegmentFacts
+    is_reset: bool = False
 
 
 class Dropped(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +132,18 @@ class Deleted(msgspec.Struct, frozen=True, kw_only=True):
     log: LogId
 
 
-DiskEvent = Synced | Failed | Filled | Damaged | Truncated | Dropped | Compacted | Created | Deleted
+DiskEvent = (
+    Synced
+    | Failed
+    | Filled
+    | Damaged
+    | Repaired
+    | Truncated
+    | Dropped
+    | Compacted
+    | Created
+    | Deleted
+)
 
 
 # For a whole node
@@ -123,12 +154,21 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     request: RequestId
     command: Command
+    caller: Caller
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
     """The caller no longer waits for an answer."""
 
     request: RequestId
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """The shell did something that belongs into the audit log, such as a reload of certificates."""
+
+    action: str
+    resource: str
+    facts: dict[str, str] = {}
 
 
 class Woke(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,3 +194,66 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     data: bytes | None
+
+
+# For a node of a cluster
+
+
+class PeerConnected(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane to another broker is open: messages to it arrive from now on.
+
+    `reached_at` is the address where this broker dialled it, None if it dialled. `version` is that
+    of the protocol which both use. `clock_offset_ns` is how far its wall clock is ahead of ours.
+    """
+
+    identity: PeerIdentity
+    lane: PeerLane
+    reached_at: str | None = None
+    version: int = 1
+    clock_offset_ns: int = 0
+
+    @property
+    def broker(self) -> str:
+        return self.identity.broker
+
+    @property
+    def directory(self) -> str:
+        return self.identity.directory
+
+    @property
+    def incarnation(self) -> int:
+        return self.identity.incarnation
+
+    @property
+    def address(self) -> str:
+        return self.identity.address
+
+
+class PeerDisconnected(msgspec.Struct, frozen=True, kw_only=True):
+    """The lane to this incarnation of a broker has ended; nothing more comes from it.
+
+    Messages that were sent and not answered may or may not have arrived. It comes once more, with
+    `is_refused`, when the address of the broker then refuses connections: its process is gone.
+    """
+
+    broker: str
+    incarnation: int
+    lane: PeerLane
+    is_refused: bool = False
+
+
+class PeerMessageReceived(msgspec.Struct, frozen=True, kw_only=True):
+    """Another broker said something, in this incarnation of it.
+
+    Comes between `PeerConnected` and `PeerDisconnected` of its lane, never from an incarnation
+    below one that has connected on any lane.
+    """
+
+    broker: str
+    directory: str
+    incarnation: int
+    message: PeerMessage
+    data: tuple[bytes | memoryview, ...] = ()
+
+
+PeerEvent = PeerConnected | PeerDisconnected | PeerMessageReceived

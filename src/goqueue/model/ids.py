@@ -15,6 +15,7 @@ from goqueue.model.errors import Code, Refused
 __all__ = [
     "HOUR",
     "MILLISECOND",
+    "NAME_CHARACTERS_MAX",
     "SECOND",
     "Instant",
     "LogId",
@@ -86,7 +87,8 @@ class Now(msgspec.Struct, frozen=True):
     wall: Timestamp
 
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+NAME_CHARACTERS_MAX = 249
+_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{NAME_CHARACTERS_MAX}}}", re.ASCII)
 
 
 def check_name(name: str, field: str) -> str:

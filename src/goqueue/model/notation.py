@@ -1,5 +1,9 @@
 """How spans and moments of time are written: durations as Go writes them, times as RFC 3339 does.
 
+Durations are also read in days and weeks, which people write: a day has 24 hours, whatever a clock
+on a wall does. Answers are never written so, because programs in Go read them; `plain_duration` is
+for texts that people read.
+
 Everything is whole nanoseconds, computed with integers. Never reads a clock and never rounds up.
 What cannot be read is a ValueError whose text is the reason; which code it is refused with
 depends on where it stood, and is the caller's to choose.
@@ -20,7 +24,7 @@ from goqueue.model.digits import (
 )
 from goqueue.model.ids import HOUR, MILLISECOND, SECOND, Timestamp
 
-__all__ = ["format_duration", "format_time", "parse_duration", "parse_time"]
+__all__ = ["format_duration", "format_time", "parse_duration", "parse_time", "plain_duration"]
 
 _LARGEST = (1 << 63) - 1
 _SMALLEST = -(1 << 63)
@@ -40,30 +44,33 @@ _UNITS = {
     "s": SECOND,
     "m": _MINUTE,
     "h": HOUR,
+    "d": 24 * HOUR,
+    "w": 7 * 24 * HOUR,
 }
-_PART = re.compile("([0-9]*)(?:\\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+_EXPECTED = "must be a duration such as 250ms, 30s, 1h30m or 7d"
+_PART = re.compile("([0-9]*)(?:\\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h|d|w)")
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of a duration such as `250ms`, `1h30m` or `1.5h`.
+    """Nanoseconds of a duration such as `250ms`, `1h30m`, `1.5h` or `7d`.
 
     A fraction of a nanosecond is dropped. A number without a unit is refused: what it counts
     differs from place to place.
     """
     if not text or len(text) > _TEXT_MAX:
-        raise ValueError("must be a duration such as 250ms, 30s or 1h30m")
+        raise ValueError(_EXPECTED)
     if COMPILED:
         summed = sum_up(text)
         if summed >= 0:
             return summed
     if text.startswith("-"):
-        raise ValueError("a duration is not negative")
+        raise ValueError("must not be negative")
     total = 0
     position = 1 if text.startswith("+") else 0
     while True:
         part = _PART.match(text, position)
         if part is None or not (part[1] or part[2]):
-            raise ValueError("must be a duration such as 250ms, 30s or 1h30m")
+            raise ValueError(_EXPECTED)
         unit = _UNITS[part[3]]
         fraction = part[2] or ""
         scale: int = 10 ** len(fraction)
@@ -92,6 +99,21 @@ def format_duration(ns: int) -> str:
     if ns >= _MICROSECOND:
         return _decimal(ns, _MICROSECOND) + "\u00b5s"
     return f"{ns}ns" if ns else "0s"
+
+
+_PLAIN_UNITS = (("d", 24 * HOUR), ("h", HOUR), ("m", _MINUTE), ("s", SECOND))
+
+
+def plain_duration(ns: int) -> str:
+    """A duration as people write it, exactly: `7d`, `1h30m`, `250ms`."""
+    if ns < 0 or ns % SECOND:
+        return format_duration(ns)
+    parts = []
+    for name, unit in _PLAIN_UNITS:
+        count, ns = divmod(ns, unit)
+        if count:
+            parts.append(f"{count}{name}")
+    return "".join(parts) or "0s"
 
 
 def _decimal(ns: int, unit: int) -> str:

@@ -11,14 +11,32 @@ for a message.
 import msgspec
 
 __all__ = [
+    "BackupBegan",
+    "BackupCompleted",
+    "BackupDeleted",
+    "BackupGivenUp",
+    "ClusterDisturbed",
+    "ClusterFormed",
+    "ControllerElected",
+    "DeadLettersRefused",
+    "DeadLettersStalled",
     "GroupRebalanced",
     "MembersLost",
     "MessagesDeadLettered",
+    "NodeFenced",
+    "NodeForgotten",
     "NodeRecovered",
+    "NodeRegistered",
     "NodeReport",
+    "ReplicaLost",
+    "RestoreBegan",
+    "RestoreCompleted",
+    "RestoreGivenUp",
+    "ScheduleRefused",
     "TopicAltered",
     "TopicCreated",
     "TopicRemoved",
+    "UncleanElection",
 ]
 
 
@@ -85,12 +103,177 @@ class MessagesDeadLettered(msgspec.Struct, frozen=True, kw_only=True, tag="messa
     dead_letter_topic: str
 
 
+class DeadLettersRefused(msgspec.Struct, frozen=True, kw_only=True, tag="dead_letters_refused"):
+    """A redrive left dead letters where they are; the facts are those of the first."""
+
+    topic: str
+    dead_letter_topic: str
+    count: int
+    partition: int
+    offset: int
+    code: str
+    path: str
+    reason: str
+
+
+class DeadLettersStalled(msgspec.Struct, frozen=True, kw_only=True, tag="dead_letters_stalled"):
+    """Messages of one route wait because the topic that they move to does not take them."""
+
+    topic: str
+    count: int
+    reason: str
+
+
+class ScheduleRefused(msgspec.Struct, frozen=True, kw_only=True, tag="schedule_refused"):
+    """The topic of a schedule refuses its message: ticks are not sent until one of them changes."""
+
+    schedule: str
+    topic: str
+    code: str
+    path: str
+    reason: str
+
+
+class BackupBegan(msgspec.Struct, frozen=True, kw_only=True, tag="backup_started"):
+    """A backup was begun."""
+
+    backup: str
+    topics: int
+    partitions: int
+
+
+class BackupCompleted(msgspec.Struct, frozen=True, kw_only=True, tag="backup_completed"):
+    """A backup is complete and durable."""
+
+    backup: str
+    topics: int
+    partitions: int
+    messages: int
+    data_bytes: int
+    took_ms: int
+
+
+class BackupGivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="backup_failed"):
+    """A backup could not be completed, and nothing of it is kept."""
+
+    backup: str
+    reason: str
+
+
+class BackupDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="backup_deleted"):
+    """A backup was removed on request."""
+
+    backup: str
+
+
+class RestoreBegan(msgspec.Struct, frozen=True, kw_only=True, tag="restore_started"):
+    """A restore was begun: the backup is verified first."""
+
+    backup: str
+    topics: int
+
+
+class RestoreCompleted(msgspec.Struct, frozen=True, kw_only=True, tag="restore_completed"):
+    """The topics of a backup can be used."""
+
+    backup: str
+    topics: int
+    groups: int
+    schedules: int
+    skipped: int
+    tenants: int = 0
+    acls: int = 0
+    acls_skipped: int = 0
+    schemas: int = 0
+
+
+class RestoreGivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="restore_failed"):
+    """A backup could not be restored, and nothing of it was."""
+
+    backup: str
+    reason: str
+
+
+class ClusterFormed(msgspec.Struct, frozen=True, kw_only=True, tag="cluster_formed"):
+    """The first record of a cluster is committed, as far as this node knows."""
+
+    cluster_id: str
+
+
+class ControllerElected(msgspec.Struct, frozen=True, kw_only=True, tag="controller_elected"):
+    """Another node leads the metadata log."""
+
+    controller: str
+    term: int
+
+
+class NodeRegistered(msgspec.Struct, frozen=True, kw_only=True, tag="node_registered"):
+    """A run of a node belongs to the cluster."""
+
+    node: str
+    epoch: int
+
+
+class NodeFenced(msgspec.Struct, frozen=True, kw_only=True, tag="node_fenced"):
+    """The controller takes a silent node for gone."""
+
+    node: str
+
+
+class NodeForgotten(msgspec.Struct, frozen=True, kw_only=True, tag="node_forgotten"):
+    """An operator removed a node."""
+
+    node: str
+
+
+class UncleanElection(msgspec.Struct, frozen=True, kw_only=True, tag="unclean_election"):
+    """A node leads a partition although it may lack committed records."""
+
+    topic: str
+    partition: int
+    node: str
+    is_by_operator: bool
+
+
+class ClusterDisturbed(msgspec.Struct, frozen=True, kw_only=True, tag="cluster_disturbed"):
+    """This node is not in its cluster as it should be."""
+
+    reason: str
+
+
+class ReplicaLost(msgspec.Struct, frozen=True, kw_only=True, tag="replica_lost"):
+    """A copy of a partition lacks records that this node had confirmed: it ends at `end`."""
+
+    topic: str
+    partition: int
+    end: int
+    noted: int
+
+
 NodeReport = (
-    NodeRecovered
+    BackupBegan
+    | BackupCompleted
+    | BackupGivenUp
+    | BackupDeleted
+    | RestoreBegan
+    | RestoreCompleted
+    | RestoreGivenUp
+    | NodeRecovered
     | TopicCreated
     | TopicAltered
     | TopicRemoved
     | MembersLost
     | GroupRebalanced
     | MessagesDeadLettered
+    | DeadLettersRefused
+    | DeadLettersStalled
+    | ScheduleRefused
+    | ClusterFormed
+    | ControllerElected
+    | NodeRegistered
+    | NodeFenced
+    | NodeForgotten
+    | UncleanElection
+    | ClusterDisturbed
+    | ReplicaLost
 )

@@ -19,6 +19,7 @@ __all__ = [
     "DELIVER_HEADER",
     "EPOCH_KEY",
     "EVENT_STREAM_MEDIA",
+    "GRPC_MEDIA",
     "HIGH_WATERMARK_HEADER",
     "HTML_MEDIA",
     "JSON_MEDIA",
@@ -27,13 +28,17 @@ __all__ = [
     "LOG_START_HEADER",
     "METRICS_MEDIA",
     "NEXT_OFFSET_HEADER",
+    "NONCONFORMING",
     "PLACEHOLDER_KEY",
     "READ_HEADERS",
+    "REBALANCE_HEADER",
     "RECORDS_MEDIA",
     "REDRIVEN_HEADER",
+    "REGISTRY_MEDIA",
     "REPLY_BY_HEADER",
     "REPLY_TO_HEADER",
     "RESERVED_PREFIX",
+    "RESTORED_KEY",
     "SCHEDULE_HEADER",
     "TICK_HEADER",
     "TRACEPARENT_HEADER",
@@ -65,6 +70,7 @@ TRACESTATE_HEADER = "tracestate"
 CANCEL_KEY = "gq.cancel"
 EPOCH_KEY = "gq.epoch"
 PLACEHOLDER_KEY = "gq.placeholder"
+RESTORED_KEY = "gq.restored"
 TRANSACTION_KEY = "gq.transaction"
 
 # Headers that say where a dead letter came from and why begin like this.
@@ -87,9 +93,14 @@ READ_HEADERS = (
 )
 # From what the trace ids of records without a context follow; only while a node traces.
 TRACE_SEED_HEADER = "GoQueue-Trace-Seed"
+# On an empty poll in stored bytes: the member has to send a heartbeat.
+REBALANCE_HEADER = "GoQueue-Rebalance-Required"
 
 JSON_MEDIA = "application/json"
 RECORDS_MEDIA = "application/vnd.goqueue.records"
+# Where the partition of a record would stand: it does not conform to the schema of its topic.
+NONCONFORMING = -8
+REGISTRY_MEDIA = "application/vnd.schemaregistry.v1+json"
 LEASED_RECORDS_MEDIA = "application/vnd.goqueue.leased-records"
 METRICS_MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 # Headers of a message that somebody waits for a reply to: where it is expected, and until when.
@@ -97,3 +108,4 @@ REPLY_TO_HEADER = "goqueue.reply_to"
 REPLY_BY_HEADER = "goqueue.reply_by"
 HTML_MEDIA = "text/html; charset=utf-8"
 EVENT_STREAM_MEDIA = "text/event-stream"
+GRPC_MEDIA = "application/grpc"

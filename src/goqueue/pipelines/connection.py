@@ -4,7 +4,6 @@ Owns the options of the connector that all pipelines share. Credentials are a pa
 """
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,10 +33,14 @@ class PipelineFailed(RuntimeError):
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The server, and the file that holds the key for it."""
+    """The server, and the files that hold the key for it and the certificates."""
 
     server: str
     token_file: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    allow_plaintext: bool = False
     timeout_s: float = 30.0
 
     def options(self, **more: str) -> dict[str, str]:
@@ -46,19 +49,30 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
             "goqueue.servers": self.server,
             "goqueue.timeoutMs": str(max(100, int(self.timeout_s * 1000))),
         }
-        if self.token_file is not None:
-            link["goqueue.tokenFile"] = self.token_file
+        files = {
+            "goqueue.tokenFile": self.token_file,
+            "goqueue.tls.caFile": self.ca_file,
+            "goqueue.tls.certFile": self.cert_file,
+            "goqueue.tls.keyFile": self.key_file,
+        }
+        link |= {option: path for option, path in files.items() if path is not None}
+        if self.allow_plaintext:
+            link["goqueue.allowPlaintext"] = "true"
         return link | more
 
     def connect(self) -> "SyncConnection":
         """A client for what Spark has no words for."""
         from goqueue.client import connect_sync
 
-        key = None
-        if self.token_file is not None:
-            key = Path(self.token_file).read_text(encoding="ascii").strip()
         return connect_sync(
-            self.server, api_key=key, timeout_s=self.timeout_s, client_id="pipeline"
+            self.server,
+            api_key_file=self.token_file,
+            ca_file=self.ca_file,
+            client_cert=self.cert_file,
+            client_key=self.key_file,
+            allow_plaintext=self.allow_plaintext,
+            timeout_s=self.timeout_s,
+            client_id="pipeline",
         )
 
 

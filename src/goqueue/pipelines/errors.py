@@ -15,6 +15,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from goqueue.client import ServerUnreachable
+
 __all__ = ["VIOLATED", "Failure", "Fault", "StepInvalid", "explain", "refusing"]
 
 VIOLATED = "goqueue expectation"
@@ -35,11 +37,12 @@ _WRAPPINGS = frozenset(
 
 
 class Fault(enum.Enum):
-    """Whose fault it is: decides the exit code."""
+    """Whose fault it is: decides the exit code, or that a run starts again with a new schema."""
 
     USAGE = "usage"
     WORK = "work"
     SERVER = "server"
+    SCHEMA = "schema"
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -62,6 +65,8 @@ def explain(message: str) -> Failure:
         name, words = ours[-1]
         if name == "ServerUnreachable":
             return Failure(Fault.SERVER, _short(words))
+        if name == "SchemaChanged":
+            return Failure(Fault.SCHEMA, _short(words))
         return Failure(Fault.USAGE if name in _USAGE else Fault.WORK, _short(words))
     python = _PYTHON.findall(message)
     if python:
@@ -102,5 +107,7 @@ def refusing(place: str) -> Iterator[None]:
         yield
     except PySparkException as error:
         failure: Failure = explain(str(error))
-        assert failure.fault is not Fault.SERVER, "a plan is made without a broker"
+        if failure.fault is Fault.SERVER:
+            # Columns of the schema registry are asked for while the plan is made.
+            raise ServerUnreachable(failure.sentence) from error
         raise StepInvalid(place, failure.sentence) from error

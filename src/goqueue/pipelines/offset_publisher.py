@@ -6,7 +6,6 @@ the next batch.
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 
 from goqueue.client import GoQueueError, connect_sync
 from goqueue.client.retries import Retries
@@ -26,11 +25,14 @@ class GroupMirror:
         self._group = group
         self._is_told = True
         server = options["goqueue.servers"].split(",")[0].strip()
-        token = options.get("goqueue.tokenFile")
         # No second attempts: it runs where Spark waits, and the next batch says more.
         self._broker = connect_sync(
             server if "://" in server else f"http://{server}",
-            api_key=None if token is None else Path(token).read_text(encoding="ascii").strip(),
+            api_key_file=options.get("goqueue.tokenFile"),
+            ca_file=options.get("goqueue.tls.caFile"),
+            client_cert=options.get("goqueue.tls.certFile"),
+            client_key=options.get("goqueue.tls.keyFile"),
+            allow_plaintext=options.get("goqueue.allowPlaintext", "").lower() == "true",
             timeout_s=_PATIENCE_S,
             retries=Retries(attempts_max=1),
             client_id="pipeline",

@@ -173,9 +173,15 @@ def run_pipeline(
     journal.begin()
     error: str | None = "interrupted"
     try:
-        plan = build(spark, request.pipeline, request.folder, request.link)
-        _check_sink(plan, request)
-        _play(plan, request, journal, stop, show)
+        while True:
+            plan = _planned(spark, request)
+            try:
+                _play(plan, request, journal, stop, show)
+                break
+            except RunFailed as failure:
+                # The columns of a source are those of an old version: the next plan has the new.
+                if failure.failure.fault is not Fault.SCHEMA or stop.is_asked:
+                    raise
         error = None
     except (RunFailed, StepInvalid) as failure:
         error = str(failure)
@@ -185,13 +191,16 @@ def run_pipeline(
     return journal.totals
 
 
-def _check_sink(plan: Plan, request: RunRequest) -> None:
+def _planned(spark: "SparkSession", request: RunRequest) -> Plan:
+    """The plan, with a sink that takes its rows."""
     try:
+        plan = build(spark, request.pipeline, request.folder, request.link)
         check_sink(plan.written, request.pipeline, request.link)
     except GoQueueError as error:
         is_unreached = isinstance(error, ServerUnreachable)
         failure = Failure(Fault.SERVER if is_unreached else Fault.WORK, error.sentence)
         raise RunFailed(failure) from error
+    return plan
 
 
 def _play(

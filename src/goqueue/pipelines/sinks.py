@@ -67,8 +67,19 @@ def source_options(source: Source, link: Mapping[str, str]) -> dict[str, str]:
     decode = source.decode
     if decode is not None:
         options["valueFormat"] = decode.format
-        options["valueSchema"] = decode.schema
         options["mode"] = decode.mode.upper()
+        options |= {
+            name: str(given)
+            for name, given in (
+                ("valueSchema", decode.schema),
+                ("schemaSubject", decode.subject),
+                ("schemaVersion", decode.version),
+                ("messageName", decode.message),
+            )
+            if given is not None
+        }
+        if decode.evolution == "latest":
+            options["schemaEvolution"] = "latest"
         if decode.dead_letters is not None:
             options["dlqTopic"] = decode.dead_letters
     return options
@@ -87,7 +98,7 @@ def _marked(rows: "DataFrame", column: str, delay: str) -> "DataFrame":
     return rows.withWatermark(column, wait)
 
 
-# What the connector takes beside the value; everything else is for `encode: json`.
+# What the connector takes beside the value; everything else is encoded.
 _KNOWN = (
     "topic",
     "partition",
@@ -98,6 +109,8 @@ _KNOWN = (
     "deliver_at",
 )
 _EVERY_TOPIC = "*"
+# What a dead letter has beside values that the connector encodes.
+_RAW_VALUE = "raw_value"
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -122,10 +135,12 @@ def encoded(result: "DataFrame", sink: Sink) -> "DataFrame":
         return result
     rows = result
     with refusing("sink"):
-        if sink.encode == "json":
+        if sink.encode != "raw":
             others = [name for name in rows.columns if name not in _KNOWN]
             kept = [name for name in rows.columns if name in _KNOWN]
-            value = sql.to_json(sql.struct(*others)).alias("value")
+            columns = sql.struct(*others)
+            # With a subject the connector encodes.
+            value = (sql.to_json(columns) if sink.subject is None else columns).alias("value")
             key = [] if sink.key is None else [sql.expr(sink.key).cast("string").alias("key")]
             dropped = {"key"} if key else set()
             return rows.select(*(name for name in kept if name not in dropped), *key, value)
@@ -146,11 +161,12 @@ def united(rows: "DataFrame", sink: Sink, letters: "Sequence[DataFrame]") -> "Da
     with refusing("sink"):
         if sink.topic is not None and sink.topic != _EVERY_TOPIC:
             rows = rows.withColumn("topic", sql.lit(sink.topic))
-        for name in ("key", "value"):
+        for name in ("key", "value") if sink.subject is None else ("key",):
             if name in rows.columns:
                 rows = rows.withColumn(name, sql.col(name).cast("binary"))
         for each in letters:
-            rows = rows.unionByName(each, allowMissingColumns=True)
+            letter = each if sink.subject is None else each.withColumnRenamed("value", _RAW_VALUE)
+            rows = rows.unionByName(letter, allowMissingColumns=True)
     return rows
 
 
@@ -165,6 +181,12 @@ def sink_options(pipeline: Pipeline, link: Mapping[str, str]) -> dict[str, str]:
     """The options of the connector for a topic; those of the file go over the command line's."""
     sink = pipeline.sink
     options = {**link, **option_texts(sink.options)}
+    if sink.subject is not None:
+        options |= {"valueFormat": sink.encode, "schemaSubject": sink.subject}
+        if sink.register:
+            options["registerSchema"] = "true"
+        if sink.message is not None:
+            options["messageName"] = sink.message
     has_letters = any(
         source.decode is not None and source.decode.mode == "dlq"
         for source in pipeline.views.values()

@@ -70,10 +70,38 @@ class Decode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The schema of the values. Without it `value` is bytes, with it a struct: `value.id`."""
 
     schema: Annotated[
-        str,
-        msgspec.Meta(description="Fields in Spark's notation: `id BIGINT, at TIMESTAMP`."),
-    ]
-    format: Annotated[Literal["json"], msgspec.Meta(description="Format of the values.")] = "json"
+        str | None,
+        msgspec.Meta(
+            description="Fields of JSON in Spark's notation: `id BIGINT, at TIMESTAMP`; or "
+            "`subject`."
+        ),
+    ] = None
+    subject: Annotated[
+        str | None,
+        msgspec.Meta(description="Subject of the schema registry whose schema the values have."),
+    ] = None
+    format: Annotated[
+        Literal["json", "avro", "protobuf"],
+        msgspec.Meta(
+            description="Format of the values; `avro` and `protobuf` need `subject` and the extra "
+            "of that name."
+        ),
+    ] = "json"
+    version: Annotated[
+        Annotated[int, msgspec.Meta(ge=1)] | None,
+        msgspec.Meta(description="Version of the subject; default: the latest at the start."),
+    ] = None
+    message: Annotated[
+        str | None,
+        msgspec.Meta(description="Message of a Protobuf file; default: the first."),
+    ] = None
+    evolution: Annotated[
+        Literal["fixed", "latest"],
+        msgspec.Meta(
+            description="When the subject has a new version: read its values into the columns of "
+            "the start (`fixed`), or plan the pipeline again with the new columns (`latest`)."
+        ),
+    ] = "fixed"
     mode: Annotated[
         Literal["permissive", "failfast", "dlq"],
         msgspec.Meta(
@@ -164,12 +192,30 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ] = None
     encode: Annotated[
-        Literal["raw", "json"],
+        Literal["raw", "json", "avro", "protobuf"],
         msgspec.Meta(
-            description="`raw` writes the column `value`; `json` encodes all columns that are not "
-            "columns of the connector."
+            description="`raw` writes the column `value`; `json`, `avro` and `protobuf` encode all "
+            "columns that are not columns of the connector. `avro` and `protobuf` need `subject`."
         ),
     ] = "raw"
+    subject: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="Subject of the schema registry whose latest schema values are encoded "
+            "with, in registry framing."
+        ),
+    ] = None
+    register: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Make the schema from the columns and register it for `subject`, if it is "
+            "compatible."
+        ),
+    ] = False
+    message: Annotated[
+        str | None,
+        msgspec.Meta(description="Message of a Protobuf file; default: the first."),
+    ] = None
     key: Annotated[str | None, msgspec.Meta(description="SQL expression for the key of a row.")] = (
         None
     )
@@ -278,6 +324,12 @@ _UNITS = {
     "d": "days",
     "day": "days",
 }
+_GIVEN = frozenset(
+    (
+        *("topic", "path", "checkpointlocation", "queryname"),
+        *("valueformat", "schemasubject", "registerschema", "messagename"),
+    )
+)
 _TRIGGERS = ("available_now", "once")
 
 
@@ -355,16 +407,35 @@ def _of_source(source: Source, path: tuple[str, ...]) -> Iterator[Problem]:
         ("valueschema", "decode"),
         ("mode", "decode"),
         ("dlqtopic", "decode"),
+        ("schemasubject", "decode"),
+        ("schemaversion", "decode"),
+        ("messagename", "decode"),
+        ("schemaevolution", "decode"),
     ):
         if own in lowered:
             where = (*path, "options", lowered[own])
             yield Problem(where, f"is given by `{instead}` in a pipeline")
-    decode = source.decode
-    if decode is not None and (decode.mode == "dlq") is not (decode.dead_letters is not None):
-        yield Problem((*path, "decode"), "`mode: dlq` and `dead_letters` go together")
+    if source.decode is not None:
+        yield from _of_decode(source.decode, (*path, "decode"))
     watermark = source.watermark
     if watermark is not None and interval(watermark.delay) is None:
         yield Problem((*path, "watermark", "delay"), "is an interval: `10 minutes`")
+
+
+def _of_decode(decode: Decode, path: tuple[str, ...]) -> Iterator[Problem]:
+    if (decode.mode == "dlq") is not (decode.dead_letters is not None):
+        yield Problem(path, "`mode: dlq` and `dead_letters` go together")
+    if (decode.schema is None) is (decode.subject is None):
+        yield Problem(path, "give exactly one of `schema` and `subject`")
+    if decode.format != "json" and decode.subject is None:
+        yield Problem((*path, "format"), "needs `subject`")
+    for name, default in (("version", None), ("message", None), ("evolution", "fixed")):
+        if getattr(decode, name) != default and decode.subject is None:
+            yield Problem((*path, name), "needs `subject`")
+    if decode.message is not None and decode.format != "protobuf":
+        yield Problem((*path, "message"), "is for `format: protobuf`")
+    if decode.evolution == "latest" and decode.version is not None:
+        yield Problem((*path, "evolution"), "contradicts `version`, which names one")
 
 
 def _of_steps(pipeline: Pipeline) -> Iterator[Problem]:
@@ -405,13 +476,14 @@ def _of_sink(pipeline: Pipeline) -> Iterator[Problem]:
     if len(given) != 1:
         yield Problem(("sink",), "give exactly one of `topic`, `parquet` and `console`")
         return
-    for name, default in (("encode", "raw"), ("key", None)):
+    for name, default in (("encode", "raw"), ("key", None), ("subject", None)):
         if sink.topic is None and getattr(sink, name) != default:
             yield Problem(("sink", name), "is for the sink `topic`")
     if sink.partition_by and sink.parquet is None:
         yield Problem(("sink", "partition_by"), "is for the sink `parquet`")
     if sink.parquet is not None and pipeline.output_mode != "append":
         yield Problem(("output_mode",), "is `append` for the sink `parquet`: files do not change")
+    yield from _of_encoding(sink)
     yield from _of_sink_options(sink)
     for name, source in pipeline.views.items():
         has_letters = source.decode is not None and source.decode.mode == "dlq"
@@ -421,9 +493,20 @@ def _of_sink(pipeline: Pipeline) -> Iterator[Problem]:
             yield Problem(path, words)
 
 
+def _of_encoding(sink: Sink) -> Iterator[Problem]:
+    if sink.subject is not None and sink.encode == "raw":
+        yield Problem(("sink", "subject"), "needs `encode`: json, avro or protobuf")
+    if sink.encode in {"avro", "protobuf"} and sink.subject is None:
+        yield Problem(("sink", "encode"), "needs `subject`")
+    if sink.register and sink.subject is None:
+        yield Problem(("sink", "register"), "needs `subject`")
+    if sink.message is not None and (sink.encode != "protobuf" or sink.register):
+        yield Problem(("sink", "message"), "is for `encode: protobuf` without `register`")
+
+
 def _of_sink_options(sink: Sink) -> Iterator[Problem]:
     for name in sink.options:
         if sink.console is not None:
             yield Problem(("sink", "options"), "the sink `console` has none")
-        if name.lower() in {"topic", "path", "checkpointlocation", "queryname"}:
+        if name.lower() in _GIVEN:
             yield Problem(("sink", "options", name), "is given by the pipeline")

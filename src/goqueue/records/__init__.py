@@ -4,39 +4,63 @@ Everything outside of this package treats a batch as opaque bytes. By what you h
 
 - *Messages to a batch to publish*: `build` for a list, `Draft` for one after the other. Records
   have offset 0 until the log assigns offsets (`stamp`).
-- *Bytes from a client to a batch to publish*: `walk` checks structure and checksums (raises
+- *Bytes from a client to a batch to publish*: `examine` checks structure and checksums (raises
   `Corrupt`), `mark_delayed` flags messages that carry a delivery time.
 - *A batch to its partitions*: `route`, the same rule for every gateway and client. A record that
   goes nowhere has an `Unroutable` code in place of a partition.
 - *Stored bytes to messages*: `visible` (stream reads), `pick` (leased messages), `decode` (one
   record). Gateways use `goqueue.gateways.visible_records`, which also decompresses.
 - *Stored bytes to another form without an object per message*: `JsonMessages`, `arrow`,
-  `write_share` for leases.
+  `gather_records` and `write_share` for leases.
 - *Facts about stored bytes*: `scan_messages` (read-ahead), `index_records`, `find_delayed`,
-  `last_offset`, `scan_traces`.
+  `last_offset`, `scan_traces`; of a batch that is published, `scan_values`.
 
 Most of it is compiled (`COMPILED` says whether); the same sources also run interpreted.
 """
 
-from goqueue.records.batch import Draft, Stamped, build, crc32c, mark_delayed, stamp, sums, verify
+from goqueue.records.batch import (
+    Draft,
+    Examined,
+    Stamped,
+    build,
+    crc32c,
+    examine,
+    mark_delayed,
+    stamp,
+    sums,
+    verify,
+)
 from goqueue.records.columns import Columns, Scan, scan, walk
 from goqueue.records.compression import Codec, compress, decompress
 from goqueue.records.cursor import COMPILED
 from goqueue.records.header_scan import (
+    OPAQUE,
+    UNFRAMED,
     DelayedRecords,
     IndexEntries,
     MessageScan,
     MessageSummary,
     RecordSlice,
+    ValueRun,
+    ValueScan,
     find_delayed,
+    gather_records,
     has_compressed,
     index_records,
     last_offset,
     scan_messages,
+    scan_values,
     slice_records,
 )
 from goqueue.records.json_messages import JsonMessages, RecordFinder
-from goqueue.records.layout import BATCH_HEADER_START, HEADER_SIZE, Buffer, Corrupt, Flag
+from goqueue.records.layout import (
+    BATCH_HEADER_START,
+    HEADER_SIZE,
+    SCHEMA_FRAME_BYTES,
+    Buffer,
+    Corrupt,
+    Flag,
+)
 from goqueue.records.leased_shares import (
     LeasedShare,
     LeaseRanges,
@@ -44,6 +68,7 @@ from goqueue.records.leased_shares import (
     read_shares,
     write_share,
 )
+from goqueue.records.octets import address, is_utf8
 from goqueue.records.record import (
     decode,
     decode_headers,
@@ -75,12 +100,16 @@ __all__ = [
     "CONTEXT_BYTES",
     "GIVEN_CONTEXT_BYTES",
     "HEADER_SIZE",
+    "OPAQUE",
+    "SCHEMA_FRAME_BYTES",
+    "UNFRAMED",
     "Buffer",
     "Codec",
     "Columns",
     "Corrupt",
     "DelayedRecords",
     "Draft",
+    "Examined",
     "Flag",
     "IndexEntries",
     "JsonMessages",
@@ -96,6 +125,9 @@ __all__ = [
     "Stamped",
     "TraceScan",
     "Unroutable",
+    "ValueRun",
+    "ValueScan",
+    "address",
     "attach_traceparent",
     "build",
     "compress",
@@ -106,10 +138,13 @@ __all__ = [
     "derive_contexts",
     "encode",
     "encode_headers",
+    "examine",
     "find_delayed",
     "find_trace_contexts",
+    "gather_records",
     "has_compressed",
     "index_records",
+    "is_utf8",
     "key_fingerprint",
     "last_offset",
     "mark_delayed",
@@ -125,6 +160,7 @@ __all__ = [
     "scan_messages",
     "scan_sampled",
     "scan_traces",
+    "scan_values",
     "slice_records",
     "stamp",
     "sums",

@@ -45,6 +45,11 @@ cpdef mark_delayed(bytearray batch, int64_t now, int64_t latest)
 @cython.locals(cursor=Cursor, reason=int)
 cpdef Py_ssize_t verify(batch) except -1
 
+@cython.locals(
+    cursor=Cursor, count=Py_ssize_t, position=Py_ssize_t, flags=int, offsets=int64_t, has_reserved=bint, reason=int,
+)
+cpdef object examine(batch)
+
 @cython.locals(cursor=Cursor, reason=int)
 cpdef sums(data, Py_ssize_t start, Py_ssize_t end)
 

@@ -55,6 +55,18 @@ class Stamped(msgspec.Struct, frozen=True):
     max_timestamp: int
 
 
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """What a valid batch holds, as far as all of its records together tell."""
+
+    count: int
+    # The flags that at least one record has.
+    flags: int
+    # Whether a record has an offset already.
+    has_offset: bool
+    # Whether a record has a header whose name is reserved, other than that of its codec.
+    has_reserved: bool
+
+
 class Draft:
     """Messages becoming a batch one by one; a refused one leaves the batch as it was.
 
@@ -239,6 +251,28 @@ def verify(batch: Buffer) -> int:
     if reason != OK:
         raise cursor.corrupt(reason)
     return cursor.count
+
+
+def examine(batch: Buffer) -> Examined:
+    """verify(), and what a gateway decides by, in one pass over the bytes."""
+    cursor = Cursor(batch)
+    count = position = 0
+    flags = 0
+    offsets = 0
+    has_reserved = False
+    while position < cursor.size:
+        reason = cursor.hop(position)
+        if reason == OK:
+            reason = cursor.check()
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        flags |= cursor.flags
+        offsets |= cursor.offset
+        if cursor.headers_length > 0 and cursor.due != 0:
+            has_reserved = True
+        position = cursor.end
+        count += 1
+    return Examined(count=count, flags=flags, has_offset=offsets != 0, has_reserved=has_reserved)
 
 
 def sums(data: Buffer, start: int, end: int) -> None:

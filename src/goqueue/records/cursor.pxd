@@ -6,8 +6,8 @@ from goqueue.records.layout cimport (
     BAD_CRC, BAD_FLAGS, BAD_HEADER_COUNT, BAD_HEADER_NAME, BAD_LENGTH, BAD_MAGIC, BAD_OFFSET,
     BAD_PRIORITY, BAD_RESERVED, BAD_TIMESTAMP, BAD_VERSION, CODEC_HEADER, CONTROL_PREFIX,
     DELIVER_HEADER, HAS_HEADERS, HEADER_SIZE, IS_COMMIT, IS_COMPRESSED, IS_CONTROL, IS_DELAYED,
-    IS_TOMBSTONE, MAGIC, OFFSET_MAX, OK, PRIORITY_MAX, PROVEN_BITS, RESERVED_BITS, TRUNCATED,
-    VALUE_MAX, VERSION,
+    IS_TOMBSTONE, MAGIC, OFFSET_MAX, OK, PRIORITY_MAX, PROVEN_BITS, RESERVED_BITS,
+    SCHEMA_FRAME_BYTES, TRUNCATED, VALUE_MAX, VERSION,
 )
 from goqueue.records.octets cimport (
     address, begins, carry, context_of, fetch_ahead, hash_of, is_text, is_utf8, load_i64, load_u16, load_u32,
@@ -93,6 +93,9 @@ cdef class Cursor:
     @cython.locals(end=Py_ssize_t)
     cdef bytes value(self)
     cdef bytes headers(self)
+
+    @cython.locals(start=Py_ssize_t)
+    cdef int64_t schema_id(self) noexcept nogil
 
     @cython.locals(size=Py_ssize_t, rest=Py_ssize_t)
     cdef Py_ssize_t given_bytes(self) noexcept nogil

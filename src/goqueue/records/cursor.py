@@ -44,6 +44,7 @@ if not cython.compiled:
         PRIORITY_MAX,
         PROVEN_BITS,
         RESERVED_BITS,
+        SCHEMA_FRAME_BYTES,
         TRUNCATED,
         VALUE_MAX,
         VERSION,
@@ -429,6 +430,13 @@ class Cursor:
 
     def headers(self) -> bytes:
         return take(self._base, self.end - self.headers_length, self.end)
+
+    def schema_id(self) -> int:
+        """The id that a value in registry framing begins with: byte 0, then four bytes; or -1."""
+        start = self.position + HEADER_SIZE + self.key_length
+        if self.value_length < SCHEMA_FRAME_BYTES or self._base[start] != 0:
+            return -1
+        return load_u32(self._base, start + 1)
 
     def given_bytes(self) -> int:
         """The bytes of key, value, header names and header values, without the lengths between.

@@ -2,11 +2,17 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from goqueue.records.cursor cimport Cursor
-from goqueue.records.layout cimport BAD_LENGTH, HEADER_SIZE, IS_COMPRESSED, IS_CONTROL, IS_DELAYED, OK, TRUNCATED
+from goqueue.records.layout cimport BAD_LENGTH, HEADER_SIZE, IS_COMPRESSED, IS_CONTROL, IS_DELAYED, IS_TOMBSTONE, OK, SCHEMA_FRAME_BYTES, TRUNCATED
 from goqueue.records.traceparent cimport header_context
 
 @cython.locals(cursor=Cursor, position=Py_ssize_t, start=Py_ssize_t, previous=int64_t, next_offset=int64_t, reached=bint, reason=int)
 cpdef slice_records(data, int64_t from_offset, int64_t below_offset, int64_t max_bytes)
+
+@cython.locals(
+    gathered=bytearray, into=Cursor, cursor=Cursor, count=Py_ssize_t, index=Py_ssize_t, position=Py_ssize_t,
+    previous=int64_t, wanted=int64_t, reason=int,
+)
+cpdef gather_records(pieces, list offsets, Py_ssize_t size)
 
 @cython.locals(
     cursor=Cursor, columns=int64_t[::1], room=Py_ssize_t, marked=Py_ssize_t, place=Py_ssize_t,
@@ -22,6 +28,14 @@ cpdef find_delayed(data, int64_t first=*)
 
 @cython.locals(room=Py_ssize_t, seen=Py_ssize_t, count=Py_ssize_t, position=Py_ssize_t, previous=int64_t, reason=int)
 cdef Py_ssize_t _find_delayed(Cursor cursor, int64_t first, int64_t[::1] offsets, int64_t[::1] dues, uint8_t[::1] priorities) except -1
+
+cdef int64_t _OPAQUE
+
+@cython.locals(
+    room=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t, first=Py_ssize_t, start=Py_ssize_t,
+    last_id=int64_t, schema_id=int64_t, reason=int,
+)
+cdef int _scan_values(Cursor cursor, int64_t[::1] starts, int64_t[::1] ends, list runs) except -1
 
 @cython.locals(cursor=Cursor, position=Py_ssize_t, reason=int)
 cpdef bint has_compressed(data) except -1

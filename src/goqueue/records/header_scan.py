@@ -7,6 +7,7 @@ must rise: a reader that follows `next_offset` always advances.
 """
 
 from array import array
+from collections.abc import Sequence
 
 import msgspec
 
@@ -26,10 +27,17 @@ if not cython.compiled:
         IS_COMPRESSED,
         IS_CONTROL,
         IS_DELAYED,
+        IS_TOMBSTONE,
         OK,
+        SCHEMA_FRAME_BYTES,
         TRUNCATED,
     )
     from goqueue.records.traceparent import header_context
+
+# In the place of a schema id: a value without one, and a record without a value to look at.
+UNFRAMED = -1
+OPAQUE = -2
+_OPAQUE = OPAQUE
 
 # Of the largest number of 64 bits.
 _DIGITS_MAX = 19
@@ -87,6 +95,28 @@ class MessageSummary(msgspec.Struct, frozen=True, order=True):
     trace_context: bytes
 
 
+class ValueRun(msgspec.Struct, frozen=True):
+    """Consecutive records [first, end) whose values begin with the same schema id.
+
+    `UNFRAMED`: they have none. `OPAQUE`: there is no value, or only a compressed one.
+    """
+
+    schema_id: int
+    first: int
+    end: int
+
+
+class ValueScan(msgspec.Struct, frozen=True):
+    """Where the values of records begin, without the schema id of their frames, and end.
+
+    Those of an opaque run are the places of whole records.
+    """
+
+    starts: "array[int]"
+    ends: "array[int]"
+    runs: list[ValueRun]
+
+
 class MessageScan(msgspec.Struct, frozen=True):
     """What there is to deliver, in offset order, and the offset to go on from."""
 
@@ -124,6 +154,36 @@ def slice_records(data: Buffer, from_offset: int, below_offset: int, max_bytes: 
             next_offset = previous + 1
         position = cursor.end
     return RecordSlice(position if start < 0 else start, position, next_offset, reached)
+
+
+def gather_records(pieces: Sequence[Buffer], offsets: list[int], size: int) -> bytearray | None:
+    """Copy the records with these offsets, which rise, out of stored ones.
+
+    None if one of them is missing, or if they are not `size` bytes together.
+    """
+    gathered = bytearray(size)
+    into = Cursor(gathered)
+    count = len(offsets)
+    index = 0
+    previous = -1
+    for piece in pieces:
+        cursor = Cursor(piece)
+        position = 0
+        while position < cursor.size and index < count:
+            reason = cursor.rise(position, previous)
+            if reason != OK:
+                return None
+            previous = cursor.offset
+            wanted = offsets[index]
+            if previous == wanted:
+                if cursor.end - position > into.size - into.position:
+                    return None
+                cursor.copy(into)
+                index += 1
+            elif previous > wanted:
+                return None
+            position = cursor.end
+    return gathered if index == count and into.position == size else None
 
 
 def index_records(data: Buffer, position: int, last: int, interval: int) -> IndexEntries:
@@ -214,6 +274,52 @@ def _scan_messages(
             known.append(MessageSummary(previous, size, cursor.priority, key, context))
         position = cursor.end
     return max(from_offset, previous + 1)
+
+
+def scan_values(data: Buffer) -> ValueScan:
+    """Find the values of records that a schema is asked about, by the schema."""
+    cursor = Cursor(data)
+    cursor.hop_all()
+    starts = array("q", bytes(8 * cursor.count))
+    ends = starts[:]
+    runs: list[ValueRun] = []
+    _scan_values(cursor, starts, ends, runs)
+    return ValueScan(starts, ends, runs)
+
+
+def _scan_values(
+    cursor: Cursor, starts: "array[int]", ends: "array[int]", runs: list[ValueRun]
+) -> None:
+    room = len(starts)
+    position = 0
+    index = 0
+    first = 0
+    last_id = _OPAQUE
+    while position < cursor.size:
+        reason = cursor.skim(position)
+        # Only if someone wrote to the data since it was counted are there more than counted.
+        if reason == OK and index >= room:
+            reason = BAD_LENGTH
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        if cursor.flags & (IS_TOMBSTONE | IS_COMPRESSED):
+            schema_id = _OPAQUE
+            starts[index] = position
+            ends[index] = cursor.end
+        else:
+            schema_id = cursor.schema_id()
+            start = position + HEADER_SIZE + cursor.key_length
+            starts[index] = start if schema_id < 0 else start + SCHEMA_FRAME_BYTES
+            ends[index] = start + cursor.value_length
+        if schema_id != last_id:
+            if index > first:
+                runs.append(ValueRun(last_id, first, index))
+            first = index
+            last_id = schema_id
+        position = cursor.end
+        index += 1
+    if index > first:
+        runs.append(ValueRun(last_id, first, index))
 
 
 def find_delayed(data: Buffer, first: int = -1) -> DelayedRecords:

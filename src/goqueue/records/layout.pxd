@@ -23,6 +23,7 @@ cdef enum:
     VERSION = 1
     PRIORITY_MAX = 4
     VALUE_MAX = 16777216
+    SCHEMA_FRAME_BYTES = 5
 
 cdef enum:
     OK = 0

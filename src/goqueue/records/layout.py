@@ -35,6 +35,9 @@ PRIORITY_MAX = 4
 OFFSET_MAX = (1 << 63) - 1
 VALUE_MAX = model.VALUE_BYTES_MAX
 
+# A value in registry framing begins with byte 0 and the four bytes of a schema id.
+SCHEMA_FRAME_BYTES = 5
+
 # What stands in the summed bytes of a record for a flag; see above.
 CONTROL_PREFIX = model.RESERVED_PREFIX.encode()
 CODEC_HEADER = model.CODEC_HEADER

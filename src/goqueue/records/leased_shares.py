@@ -5,7 +5,7 @@ records of the second. Shares follow each other without anything between. The fo
 docs/reference/lease-records.md; gateways write it and clients read it.
 
 Invariant: what was written is read back; every other sequence of bytes is refused, not guessed.
-Cost: one small JSON text for each partition, and no copy of a record.
+Cost: one small JSON text for each partition; records are sent as they were read.
 """
 
 import struct

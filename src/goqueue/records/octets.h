@@ -76,6 +76,11 @@ static inline ptrdiff_t gq_utf8_length(const uint8_t *bytes, ptrdiff_t start, pt
 
 static inline int gq_is_utf8(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t end) {
     while (start < end) {
+        /* Most text is ASCII: eight bytes at once have no high bit. */
+        while (end - start >= 8 && !(gq_load_64(bytes, start) & 0x8080808080808080u))
+            start += 8;
+        if (start == end)
+            break;
         ptrdiff_t length = gq_utf8_length(bytes, start, end);
         if (length == 0)
             return 0;

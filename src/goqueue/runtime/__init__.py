@@ -4,17 +4,21 @@
 and syncs on its own thread. None of them decides anything about messages.
 """
 
+from goqueue.runtime.allocator import keep_freed_memory
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.data_directory import DataDirectory, DataDirectoryUnusable
 from goqueue.runtime.disk import Disk, reserve_for
 from goqueue.runtime.event_log import EventLog, ProcessLog, start_logging
 from goqueue.runtime.exporters.exporter import ExporterUnusable
+from goqueue.runtime.first_key import FirstKey, NodeHalted, create_first_key
 from goqueue.runtime.listeners import configured_gateways
 from goqueue.runtime.local_log import LocalLog
 from goqueue.runtime.os_files import OsFile, OsFileSystem
 from goqueue.runtime.pump import Pump
-from goqueue.runtime.server import Server
+from goqueue.runtime.root_key import RootKeyUnusable, forbid_memory_dumps, read_root_key
+from goqueue.runtime.server import NobodyAdministers, Server
 from goqueue.runtime.time_zones import SystemZones
+from goqueue.runtime.tls import TlsUnusable
 
 __all__ = [
     "DataDirectory",
@@ -22,15 +26,24 @@ __all__ = [
     "Disk",
     "EventLog",
     "ExporterUnusable",
+    "FirstKey",
     "LocalLog",
+    "NobodyAdministers",
+    "NodeHalted",
     "OsFile",
     "OsFileSystem",
     "ProcessLog",
     "Pump",
+    "RootKeyUnusable",
     "Server",
     "SystemZones",
+    "TlsUnusable",
     "configured_gateways",
+    "create_first_key",
+    "forbid_memory_dumps",
+    "keep_freed_memory",
     "read_clock",
+    "read_root_key",
     "reserve_for",
     "start_logging",
 ]

@@ -14,7 +14,10 @@ __all__ = ["DataDirectory", "DataDirectoryUnusable"]
 
 _LOCK_FILE = "lock"
 _KEY_FILE = "receipt-key"
+_SEAL_FILE = "node-secret"
+_DIRECTORY_FILE = "directory-id"
 _KEY_BYTES = 32
+_DIRECTORY_BYTES = 16
 # What the lock file holds after the id of a node, and after its clean stop instead of that.
 _NODE = b" node\n"
 _CLEAN = b"stopped\n"
@@ -35,7 +38,9 @@ class DataDirectory:
         except (FileExistsError, NotADirectoryError):
             raise DataDirectoryUnusable(f"{root} is a file, not a directory") from None
         except OSError as error:
-            raise DataDirectoryUnusable(f"cannot make {root}: {error.strerror}") from error
+            raise DataDirectoryUnusable(
+                f"cannot create the data directory {root}: {error.strerror}"
+            ) from error
         # What the process before left in the lock file.
         self._left = b""
         self._has_node = False
@@ -55,18 +60,36 @@ class DataDirectory:
         It is in no log, so that a reader of the logs cannot forge a receipt. Losing it only
         invalidates outstanding receipts: their messages are delivered again.
         """
-        path = os.path.join(self._root, _KEY_FILE)
+        return self._read_secret(_KEY_FILE)
+
+    def node_secret(self) -> bytes:
+        """The secret that seals verifiers of keys, created on first use; likewise in no log.
+
+        Losing it makes the keys useless that were made before, for SQS clients only.
+        """
+        return self._read_secret(_SEAL_FILE)
+
+    def directory_id(self) -> str:
+        """What this directory is called in a cluster, created on first use, in hexadecimal.
+
+        A directory that was lost comes back as another one: it forgot what it promised.
+        """
+        return self._read_secret(_DIRECTORY_FILE, _DIRECTORY_BYTES).hex()
+
+    def _read_secret(self, name: str, size: int = _KEY_BYTES) -> bytes:
+        """Random bytes that only this user can read; created if the file has none."""
+        path = os.path.join(self._root, name)
         try:
             with open(path, "rb") as file:
                 key = file.read()
-            if len(key) == _KEY_BYTES:
+            if len(key) == size:
                 return key
         except FileNotFoundError:
             pass
-        key = secrets.token_bytes(_KEY_BYTES)
+        key = secrets.token_bytes(size)
         others = os.umask(0o077)
         try:
-            atomic_write(OsFileSystem(self._root), ".", _KEY_FILE, key)
+            atomic_write(OsFileSystem(self._root), ".", name, key)
         finally:
             os.umask(others)
         return key
@@ -99,6 +122,8 @@ class DataDirectory:
         with suppress(OSError):
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, content, 0)
+            # A loss of power must not bring back what an earlier end said.
+            os.fsync(self._lock)
 
     def close(self) -> None:
         if not self._has_node:

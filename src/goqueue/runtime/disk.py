@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterator, Sequence
 from goqueue.metrics import Family
 from goqueue.model import (
     SECOND,
+    BackupEvent,
     DiskEvent,
     Effect,
+    HoldSegments,
     LogId,
     LogSettings,
     Offset,
@@ -29,16 +31,20 @@ from goqueue.model import (
     Seek,
     Slice,
     Sweep,
+    is_internal,
 )
 from goqueue.runtime.event_log import EventLog, silent_log
-from goqueue.storage import FileSystem, Opened, RecoveryReport, Storage
+from goqueue.storage import FileSystem, Opened, RebuildNeeded, RecoveryReport, Storage
 
 __all__ = ["Disk", "Work", "reserve_for"]
 
 _RESERVE_SHARE = 20
 _EFFECTS_PER_GROUP_MAX = 4096
 
-Work = Effect | Save | Sweep
+Work = Effect | Save | Sweep | HoldSegments
+# Snapshots that are saved together: how large each may be, and how many are worth it.
+_SMALL_BYTES_MAX = 64 * 1024
+_TOGETHER_MIN = 4
 
 
 def reserve_for(wanted: int, disk_bytes: int) -> int:
@@ -60,7 +66,7 @@ class Disk:
     def __init__(
         self,
         files: FileSystem,
-        post: Callable[[list[DiskEvent]], None],
+        post: Callable[[Sequence[DiskEvent | BackupEvent]], None],
         *,
         log: EventLog | None = None,
         opened: Callable[[LogId, RecoveryReport], None] | None = None,
@@ -110,13 +116,21 @@ class Disk:
         self._submitted += len(work)
         self._queue.put(work)
 
-    def read(self, wanted: Slice) -> memoryview:
-        """Read records, from any thread; raises DamageFound."""
-        return self._storage.read(wanted)
+    def read(self, wanted: Slice, *, may_scan: bool = True) -> memoryview:
+        """Read records, from any thread; raises DamageFound; RebuildNeeded unless it may scan."""
+        return self._storage.read(wanted, may_scan=may_scan)
 
-    def find(self, seeks: Sequence[Seek]) -> Offset | None:
-        """Find an offset by time, from any thread; raises DamageFound."""
-        return self._storage.find(seeks)
+    def rebuild_index(self, needed: RebuildNeeded) -> None:
+        """Scan a segment for its index, from any thread."""
+        self._storage.reader.rebuild(needed)
+
+    def read_in_background(self, wanted: Slice) -> memoryview:
+        """Read records, from a thread for which the event loop must not wait; raises likewise."""
+        return self._storage.background.read(wanted)
+
+    def find(self, seeks: Sequence[Seek], *, may_scan: bool = True) -> Offset | None:
+        """Find an offset by time, from any thread; raises ScanNeeded unless it may scan."""
+        return self._storage.time_search.find(seeks, may_scan=may_scan)
 
     def load(self, name: str) -> bytes | None:
         """Load a snapshot, from any thread; None if there is no readable one."""
@@ -195,13 +209,16 @@ class Disk:
         effects: list[Effect] = []
         # Of several snapshots of one name only the newest is saved.
         saves: dict[str, Save] = {}
-        sweeps: list[Sweep] = []
+        holds: list[HoldSegments] = []
         for work in group:
             match work:
                 case Save():
                     saves[work.name] = work
                 case Sweep():
-                    sweeps.append(work)
+                    # Before what the node may do once it serves: a restore is its own then.
+                    self._sweep(work)
+                case HoldSegments():
+                    holds.append(work)
                 case _:
                     effects.append(work)
         if effects:
@@ -211,10 +228,34 @@ class Disk:
             if self._slow_ns is not None and took_ns >= self._slow_ns:
                 logs = len({effect.log for effect in effects})
                 self._log("disk_slow", took_s=round(took_ns / SECOND, 3), logs=logs)
-        for sweep in sweeps:
-            self._sweep(sweep)
+        for hold in holds:
+            self._report([self._storage.hold_segments(hold)])
+        self._save_together(saves)
         for save in saves.values():
             self._save(save)
+
+    def _save_together(self, saves: dict[str, Save]) -> None:
+        """Save small snapshots of many partitions, as of a node that stops; leave the others.
+
+        Each by itself takes two syncs of the disk.
+        """
+        small = {
+            save.name: bytes(save.data)
+            for save in saves.values()
+            if isinstance(save.data, bytes)
+            and len(save.data) <= _SMALL_BYTES_MAX
+            and not is_internal(save.name)
+        }
+        if len(small) < _TOGETHER_MIN:
+            return
+        left: list[str] = list(small)
+
+        def save_all() -> None:
+            left[:] = self._storage.save_together(small)
+
+        self._try("save snapshots together", save_all)
+        for name in small.keys() - left:
+            del saves[name]
 
     def _save(self, save: Save) -> None:
         is_saved = self._try(
@@ -238,6 +279,6 @@ class Disk:
             return False
         return True
 
-    def _report(self, events: list[DiskEvent]) -> None:
+    def _report(self, events: Sequence[DiskEvent | BackupEvent]) -> None:
         if events:
             self._post(events)

@@ -8,16 +8,59 @@ node has recovered. All stop at the same time, within one grace period.
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from goqueue.gateways import Address, Endpoint, Gateway, GatewayPort, Listener
-from goqueue.gateways.http import ApiLimits, CorsPolicy, HttpApi, http_listener
+from goqueue.gateways import (
+    Address,
+    Endpoint,
+    Gateway,
+    GatewayPort,
+    Listener,
+    TrustedProxies,
+)
+from goqueue.gateways.http import (
+    ApiLimits,
+    CorsPolicy,
+    HttpApi,
+    HttpAuthentication,
+    http_listener,
+)
 from goqueue.runtime.settings import Settings
+from goqueue.schemas import encode_descriptor
 
 __all__ = ["Listeners", "configured_gateways"]
 
 
 def configured_gateways(settings: Settings) -> tuple[Gateway, ...]:
     """The gateways that the settings name, in the order in which they are started."""
-    return (_http_gateway(settings),) if settings.listeners.http is not None else ()
+    gateways: list[Gateway] = []
+    if settings.listeners.http is not None:
+        gateways.append(_http_gateway(settings))
+    if settings.listeners.grpc is not None:
+        gateways.append(_grpc_gateway(settings))
+    return tuple(gateways)
+
+
+def _grpc_gateway(settings: Settings) -> Gateway:
+    # Only here: a node without gRPC needs no protobuf, and starts without importing it.
+    from goqueue.gateways.grpc import GrpcLimits, grpc_listener
+
+    listener = settings.listeners.grpc
+    assert listener is not None
+
+    def create(port: GatewayPort) -> Listener:
+        tls = None if port.tls is None else port.tls("grpc", ("h2",))
+        return grpc_listener(
+            port,
+            Endpoint(listener.host, listener.port, tls),
+            limits=GrpcLimits(
+                message_bytes_max=settings.http.publish_body_limit,
+                delay_ns_max=settings.limits.max_delay_ns,
+            ),
+            has_reflection=settings.grpc.has_reflection,
+            allows_health=settings.auth.allows_health,
+            proxies=TrustedProxies(settings.trusted_proxies),
+        )
+
+    return create
 
 
 def _http_gateway(settings: Settings) -> Gateway:
@@ -28,7 +71,12 @@ def _http_gateway(settings: Settings) -> Gateway:
         publish_body_bytes_max=http.publish_body_limit,
         delay_ns_max=settings.limits.max_delay_ns,
     )
-    cors = CorsPolicy(origins=http.cors_origins, is_local=listener.is_loopback)
+    auth, is_loopback = settings.auth, listener.is_loopback
+    # With a key in each request no page can act for a user whom it does not know.
+    is_local = is_loopback and not auth.is_enabled
+    # Whom a proxy on this machine forwards is somewhere else.
+    is_private = is_loopback and not settings.trusted_proxies
+    cors = CorsPolicy(origins=http.cors_origins, is_local=is_local, is_tls=settings.tls.is_enabled)
 
     def create(port: GatewayPort) -> Listener:
         api = HttpApi(
@@ -38,8 +86,20 @@ def _http_gateway(settings: Settings) -> Gateway:
             limits=limits,
             metrics=port.scrape,
             requests=port.requests,
+            authentication=HttpAuthentication(
+                port.authenticator,
+                allows_health=auth.allows_health,
+                allows_metrics=auth.allows_metrics or is_private,
+                is_loopback=is_private,
+            ),
+            key_maker=port.key_maker,
+            tenants=port.tenants,
+            proxies=TrustedProxies(settings.trusted_proxies),
+            encode_descriptor=encode_descriptor,
         )
-        return http_listener(api, Endpoint(listener.host, listener.port), capacity=port.capacity)
+        tls = None if port.tls is None else port.tls("http", ("http/1.1",))
+        endpoint = Endpoint(listener.host, listener.port, tls)
+        return http_listener(api, endpoint, capacity=port.capacity)
 
     return create
 

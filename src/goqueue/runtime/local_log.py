@@ -6,10 +6,11 @@ It uses the same log, disk thread and recovery as the broker.
 
 import queue
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from goqueue.log import Appended, Log
-from goqueue.model import DiskEvent, LogId, LogSettings, Offset, Timestamp
+from goqueue.model import BackupEvent, DiskEvent, LogId, LogSettings, Offset, Timestamp
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk
@@ -28,7 +29,7 @@ class LocalLog:
         self, root: str, log: LogId, settings: LogSettings | None = None, *, reserve_bytes: int = 0
     ) -> None:
         settings = settings or LogSettings()
-        self._events: queue.SimpleQueue[list[DiskEvent]] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Sequence[DiskEvent | BackupEvent]] = queue.SimpleQueue()
         self._directory = DataDirectory(root)
         self._disk = Disk(OsFileSystem(root), self._events.put, reserve_bytes=reserve_bytes)
         try:
@@ -117,8 +118,11 @@ class LocalLog:
         finally:
             self._directory.close()
 
-    def _take(self, events: list[DiskEvent]) -> None:
+    def _take(self, events: Sequence[DiskEvent | BackupEvent]) -> None:
         for event in events:
+            if isinstance(event, BackupEvent):
+                # Nobody takes a backup of a single log.
+                continue
             effects = self._log.handle(event, read_clock())
             if effects:
                 self._disk.submit(effects)

@@ -7,42 +7,23 @@ too: their tags are the names, their fields the fields.
 Invariant: names and fields are stable once released, because operators search for them.
 """
 
-import enum
-
-import msgspec
+from goqueue.runtime.cluster_log_events import CLUSTER_ROWS
+from goqueue.runtime.log_event import Level, LogEvent
 
 __all__ = ["EVENTS", "Level", "LogEvent"]
-
-
-class Level(enum.IntEnum):
-    """How urgent a line is; the numbers are those of `logging`."""
-
-    DEBUG = 10
-    INFO = 20
-    WARNING = 30
-    ERROR = 40
-
-
-class LogEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of line.
-
-    `burst` lines of it are written per window (`event_log.WINDOW_S`), counted by the value of the
-    field `per` if there is one; further ones are counted. 0 is without a limit, for events that
-    something else limits. `advice` is what an operator does about it.
-    """
-
-    name: str
-    level: Level
-    message: str
-    fields: dict[str, str]
-    advice: str = ""
-    burst: int = 10
-    per: str = ""
 
 
 _TOPIC = {"topic": "name of the topic"}
 _GROUP = {"group": "name of the group"}
 _LOG = {"log": "topic and partition"}
+_CERTIFICATE = {
+    "listener": "name of the listener",
+    "names": "names and addresses in the certificate",
+    "expires": "when it expires",
+    "sha256": "its fingerprint",
+}
+_BROKER = {"broker": "name of the other broker"}
+_BACKUP = {"backup": "id of the backup"}
 _REQUEST = {
     "client": "address of the client",
     "method": "HTTP method",
@@ -162,6 +143,69 @@ _ROWS = (
         fields={"reason": "why"},
         advice="Fix the cause (disk, descriptors) and start the node again: it recovers from its "
         "logs. Report a bug if the reason names one.",
+        burst=0,
+    ),
+    # TLS
+    LogEvent(
+        name="tls_enabled",
+        level=Level.INFO,
+        message="a listener uses TLS",
+        fields={
+            **_CERTIFICATE,
+            "client_auth": "what is asked of clients: none, verify (a certificate is verified if "
+            "one is sent) or require-verify",
+            "min_version": "minimum TLS version",
+        },
+        burst=0,
+    ),
+    LogEvent(
+        name="tls_development_certificate",
+        level=Level.WARNING,
+        message="TLS uses a certificate for development",
+        fields={
+            "ca_file": "the authority that clients have to trust: their `ca_file`",
+            "sha256": "fingerprint of the authority",
+        },
+        advice="Set `tls.cert_file` and `tls.key_file` for anything else.",
+        burst=0,
+    ),
+    LogEvent(
+        name="tls_key_exposed",
+        level=Level.WARNING,
+        message="the private key can be used by more users than necessary",
+        fields={"file": "the file", "reason": "who can use it"},
+        advice="Remove the permissions of the group, if the file is not mounted so.",
+        burst=0,
+    ),
+    LogEvent(
+        name="tls_reloaded",
+        level=Level.INFO,
+        message="new connections use the certificate that was read now",
+        fields={**_CERTIFICATE, "cause": "signal or change (of a file)"},
+        burst=0,
+    ),
+    LogEvent(
+        name="tls_reload_failed",
+        level=Level.ERROR,
+        message="the certificate was not replaced: the one in use stays",
+        fields={"listener": "name of the listener", "reason": "what is wrong with the files"},
+        advice="Correct the files; they are read again when they change, and after SIGHUP. See "
+        "[An expired certificate](../guides/tls.md#an-expired-certificate).",
+    ),
+    LogEvent(
+        name="tls_certificate_expiring",
+        level=Level.WARNING,
+        message="the certificate expires soon",
+        fields={"listener": "name of the listener", "expires": "when"},
+        advice="Replace its files; no restart is needed. Written 30, 7 and 1 days before.",
+        burst=0,
+    ),
+    LogEvent(
+        name="tls_certificate_expired",
+        level=Level.ERROR,
+        message="the certificate has expired: clients refuse it",
+        fields={"listener": "name of the listener", "expires": "when it did"},
+        advice="See [An expired certificate](../guides/tls.md#an-expired-certificate).",
         burst=0,
     ),
     # The disk
@@ -304,6 +348,130 @@ _ROWS = (
         burst=3,
         per="topic",
     ),
+    LogEvent(
+        name="dead_letters_refused",
+        level=Level.WARNING,
+        message="dead letters stay: their topic refuses their values",
+        fields={
+            **_TOPIC,
+            "dead_letter_topic": "where they are",
+            "count": "number of dead letters; the other fields are those of the first",
+            "partition": "its partition there",
+            "offset": "its offset there",
+            "code": "error code, as for a publish",
+            "path": "where in the value",
+            "reason": "what is wrong there",
+        },
+        advice="Register a schema that takes them, or redrive them to another topic.",
+        burst=3,
+        per="topic",
+    ),
+    LogEvent(
+        name="dead_letters_stalled",
+        level=Level.WARNING,
+        message="messages wait: the topic that they move to does not take them",
+        fields={
+            "topic": "topic that they move to: dead letters, or the target of a redrive",
+            "count": "number of messages that wait on one route",
+            "reason": "error code, or what failed",
+        },
+        advice=(
+            "Free space; restart the node if the log of the topic failed. Until then they stay "
+            "where they were, and are not delivered."
+        ),
+        burst=1,
+        per="topic",
+    ),
+    LogEvent(
+        name="schedule_refused",
+        level=Level.WARNING,
+        message="the message of a schedule does not conform to the schema of its topic",
+        fields={
+            "schedule": "name of the schedule",
+            **_TOPIC,
+            "code": "error code, as for a publish",
+            "path": "where in the value",
+            "reason": "what is wrong there",
+        },
+        advice="Ticks are not sent meanwhile. Change the message of the schedule, or the schema.",
+        burst=3,
+        per="topic",
+    ),
+    # Backups
+    LogEvent(
+        name="backup_started",
+        level=Level.INFO,
+        message="a backup was begun",
+        fields={
+            **_BACKUP,
+            "topics": "number of topics",
+            "partitions": "number of partitions",
+        },
+        burst=0,
+    ),
+    LogEvent(
+        name="backup_completed",
+        level=Level.INFO,
+        message="a backup is complete",
+        fields={
+            **_BACKUP,
+            "topics": "number of topics",
+            "partitions": "number of partitions",
+            "messages": "number of messages",
+            "data_bytes": "size of its segments",
+            "took_ms": "milliseconds it took",
+        },
+        advice="Copy it to another machine: its segments are on the disk of the logs.",
+        burst=0,
+    ),
+    LogEvent(
+        name="backup_failed",
+        level=Level.ERROR,
+        message="a backup failed, and nothing of it is kept",
+        fields={**_BACKUP, "reason": "why"},
+        advice="Free space, or look after the disk, and take another.",
+        burst=0,
+    ),
+    LogEvent(
+        name="backup_deleted",
+        level=Level.INFO,
+        message="a backup was deleted",
+        fields=_BACKUP,
+        burst=0,
+    ),
+    *CLUSTER_ROWS,
+    LogEvent(
+        name="restore_started",
+        level=Level.INFO,
+        message="a restore was begun",
+        fields={**_BACKUP, "topics": "number of topics to restore"},
+        burst=0,
+    ),
+    LogEvent(
+        name="restore_completed",
+        level=Level.INFO,
+        message="a backup was restored",
+        fields={
+            **_BACKUP,
+            "topics": "topics restored",
+            "groups": "groups restored",
+            "schedules": "schedules restored",
+            "skipped": "topics, schedules and versions of schemas that existed",
+            "tenants": "tenants restored",
+            "acls": "ACLs restored",
+            "acls_skipped": "rules that allow and were deleted since the backup: they stay deleted",
+            "schemas": "versions of schemas restored",
+        },
+        burst=0,
+    ),
+    LogEvent(
+        name="restore_failed",
+        level=Level.ERROR,
+        message="a restore failed, and nothing was restored",
+        fields={**_BACKUP, "reason": "why"},
+        advice="See [Backup](../guides/backup.md) for what to do about each reason.",
+        burst=0,
+    ),
     # Callers
     LogEvent(
         name="request_refused",
@@ -331,13 +499,64 @@ _ROWS = (
             "client": "address of the client",
             "method": "HTTP method",
             "path": "path without the query",
-            "status": "status of the answer",
+            "status": "status of the answer; 499 if the client left before it",
             "bytes": "size of the answer's body",
-            "duration_ms": "milliseconds from the complete request to its answer",
+            "duration_ms": "milliseconds from the complete request to its answer; of a stream, "
+            "to its end",
+            "request_id": "its X-Request-ID",
+        },
+        advice="Only with `log.access`. The line of a stream (`tail`) comes when it ends.",
+        burst=0,
+    ),
+    LogEvent(
+        name="stream_opened",
+        level=Level.DEBUG,
+        message="a stream begins",
+        fields={
+            "client": "address of the client",
+            "method": "HTTP method",
+            "path": "path without the query",
             "request_id": "its X-Request-ID",
         },
         advice="Only with `log.access`.",
-        burst=0,
+        burst=50,
+    ),
+    # Other brokers
+    LogEvent(
+        name="peer_connected",
+        level=Level.INFO,
+        message="another broker is connected",
+        fields={
+            **_BROKER,
+            "address": "the address that it advertises",
+            "incarnation": "the number of this run of it",
+            "version": "version of the protocol that both use",
+        },
+        per="broker",
+    ),
+    LogEvent(
+        name="peer_disconnected",
+        level=Level.WARNING,
+        message="another broker is no longer connected",
+        fields={**_BROKER, "reason": "why the connection ended"},
+        advice="It is dialled again at once. If it stays away, look at its log.",
+        per="broker",
+    ),
+    LogEvent(
+        name="peer_unreachable",
+        level=Level.WARNING,
+        message="another broker cannot be reached",
+        fields={"address": "where it was dialled", "reason": "why there is no connection"},
+        advice="Check `cluster.peers` and the secret or certificates of both; attempts continue.",
+        per="address",
+    ),
+    LogEvent(
+        name="peer_clock_differs",
+        level=Level.WARNING,
+        message="the wall clock of another broker differs",
+        fields={**_BROKER, "offset_ms": "by how many milliseconds it is ahead"},
+        advice="Synchronise the clocks of all brokers.",
+        per="broker",
     ),
     # The log itself
     LogEvent(

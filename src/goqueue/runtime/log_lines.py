@@ -48,6 +48,7 @@ _PAUSE_S = 0.02
 
 # What a value may have without quotes.
 _BARE = re.compile(r"[!#-<>-\[\]-~]+…?")
+_PLAIN = re.compile(rb"[ -~]*")
 _encoder = msgspec.json.Encoder()
 
 
@@ -82,7 +83,25 @@ def json_line(
             line[name] = [_whole(_cut(each, VALUE_CHARACTERS_MAX)) for each in _few(value)]
         else:
             line[name] = value
-    return _encoder.encode(line) + b"\n"
+    encoded = _encoder.encode(line)
+    if not _PLAIN.fullmatch(encoded):
+        encoded = _escape(encoded.decode())
+    return encoded + b"\n"
+
+
+def _escape(text: str) -> bytes:
+    """JSON with everything escaped that a terminal acts upon or that some readers end a line at.
+
+    C1 controls, DEL, U+2028 and U+2029, marks of direction. They occur in strings only.
+    """
+    if text.isprintable():
+        return text.encode()
+    return "".join(each if each.isprintable() else _escaped(each) for each in text).encode()
+
+
+def _escaped(character: str) -> str:
+    units = memoryview(character.encode("utf-16-le")).cast("H")
+    return "".join(f"\\u{unit:04x}" for unit in units)
 
 
 def _time(wall_ns: int) -> str:

@@ -27,6 +27,7 @@ from goqueue.runtime.os_files import OsFileSystem
 __all__ = [
     "LoopLag",
     "MetricsCollector",
+    "handshake_families",
     "listener_families",
     "process_families",
     "shell_families",
@@ -177,6 +178,16 @@ def listener_families(listeners: Iterable[Listener], capacity: Capacity) -> Iter
             ("sent_bytes", "Bytes sent.", traffic.bytes_out),
         ):
             yield _family(Kind.COUNTER, f"goqueue_{name}_{field}_total", meaning, quantity)
+
+
+def handshake_families(capacity: Capacity) -> Iterator[Family]:
+    """What a node with TLS counts before a connection is one."""
+    yield _family(
+        Kind.COUNTER,
+        "goqueue_tls_handshake_errors_total",
+        "TLS handshakes that failed: no TLS, no accepted certificate, too slow, or given up.",
+        capacity.handshakes_failed_total,
+    )
 
 
 def _family(kind: Kind, name: str, meaning: str, quantity: int) -> Family:

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from goqueue.records import Buffer
 from goqueue.runtime.file_commits import Job, commit_files
-from goqueue.storage import Entry, EntryKind, FileCommit
+from goqueue.storage import BACKUPS, Entry, EntryKind, FileCommit
 
 __all__ = ["OsFile", "OsFileSystem", "raise_descriptor_limit"]
 
@@ -29,6 +29,8 @@ _MODE = 0o640
 _CANNOT_ALLOCATE = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
 _ZEROS = 1024 * 1024
 _DIRECTORY_MODE = 0o750
+_PRIVATE = 0o600
+_PRIVATE_DIRECTORY = 0o700
 
 
 def raise_descriptor_limit() -> int:
@@ -114,7 +116,10 @@ class OsFile:
 
 
 class OsFileSystem:
-    """Files below `root`. With `is_read_only` nothing is ever written, not even by mistake."""
+    """Files below `root`. With `is_read_only` nothing is ever written, not even by mistake.
+
+    What is created in the directory of backups is for the owner of the process alone.
+    """
 
     def __init__(self, root: str, *, is_read_only: bool = False) -> None:
         self._root = root
@@ -153,10 +158,13 @@ class OsFileSystem:
         return OsFile(descriptor)
 
     def create(self, path: str) -> OsFile:
-        return OsFile(os.open(self._changeable(path), _CREATE, _MODE))
+        return OsFile(
+            os.open(self._changeable(path), _CREATE, _PRIVATE if _is_private(path) else _MODE)
+        )
 
     def make_directory(self, path: str) -> None:
-        os.mkdir(self._changeable(path), _DIRECTORY_MODE)
+        mode = _PRIVATE_DIRECTORY if _is_private(path) else _DIRECTORY_MODE
+        os.mkdir(self._changeable(path), mode)
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -167,6 +175,9 @@ class OsFileSystem:
 
     def rename(self, old: str, new: str) -> None:
         os.replace(self._changeable(old), self._changeable(new))
+
+    def link(self, old: str, new: str) -> None:
+        os.link(self._changeable(old), self._changeable(new), follow_symlinks=False)
 
     def remove(self, path: str) -> None:
         os.unlink(self._changeable(path))
@@ -189,6 +200,10 @@ class OsFileSystem:
         """The size of the file system of the data directory."""
         usage = os.statvfs(self._root)
         return usage.f_blocks * usage.f_frsize
+
+
+def _is_private(path: str) -> bool:
+    return path.partition("/")[0] == BACKUPS
 
 
 def _job(commit: FileCommit) -> Job:

@@ -4,7 +4,8 @@ Runs on the event loop. Commands are not handled where they are asked but togeth
 has read all sockets that were ready: their writes go to the disk thread at once and share a sync,
 and what a turn costs besides its events (the timer, the checks at its end) is paid once. Events are
 handled for a slice of time, then the loop serves sockets again. Log bytes are read here: they are
-almost always in the page cache.
+almost always in the page cache. What is not, as the records that a follower lacks, is read by a
+thread beside the loop.
 
 Invariant: the node is never entered twice, and every command is answered exactly once, unless its
 caller cancels it.
@@ -13,13 +14,22 @@ caller cancels it.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Protocol
 
 from goqueue.broker import Node, NodeEvent, Opened, fill
 from goqueue.model import (
     Answer,
     Asked,
+    BackupEvent,
+    BackupJob,
+    Caller,
+    CheckSchema,
     Code,
+    CompileSchema,
+    ConnectPeers,
     DiskEvent,
     Fetch,
     Fetched,
@@ -29,22 +39,31 @@ from goqueue.model import (
     Left,
     Load,
     Loaded,
+    LogId,
     NodeEffect,
+    Observed,
+    Offset,
     Open,
+    ProvenKey,
     Refused,
     Report,
     RequestId,
+    RunBackupJob,
+    SchemaChecked,
+    SchemaCompiled,
+    Send,
     Serve,
     Slice,
     Sync,
     Woke,
     Write,
 )
-from goqueue.model.requests import Command, Reply
+from goqueue.model.requests import Command, DescribeCaller, Reply
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.disk import Disk, Work
 from goqueue.runtime.node_log import NodeLog
-from goqueue.storage import DamageFound
+from goqueue.runtime.schema_thread import SchemaThread
+from goqueue.storage import DamageFound, RebuildNeeded, ScanNeeded
 from goqueue.tracing import TraceEntry
 
 __all__ = ["Pump"]
@@ -54,6 +73,27 @@ _logger = logging.getLogger(__name__)
 _OPENED_TOGETHER = 64
 # How long events are handled before the event loop serves sockets again.
 _SLICE_NS = 2_000_000
+
+# The segments that were scanned for one read.
+Rebuilt = tuple[tuple[LogId, Offset], ...]
+
+
+def _run_nothing(_: BackupJob) -> None:
+    """For a shell without backups."""
+
+
+def _send_nowhere(_: ConnectPeers | Send) -> None:
+    """For a shell without peers."""
+
+
+class _Inbox(Protocol):
+    """What peers have sent; see `PeerInbox`."""
+
+    wake: Callable[[], None]
+
+    def __bool__(self) -> bool: ...
+
+    def take(self) -> deque[NodeEvent]: ...
 
 
 class Pump:
@@ -69,14 +109,25 @@ class Pump:
         """`export` receives the trace entries of the node, and must never wait."""
         self._node = node
         self._halt = halt
+        # Whether the node halts because its settings are wrong.
+        self.is_misconfigured = False
         self._export = export
         if export is not None:
             node.export_trace_entries()
         self._disk: Disk | None = None
+        self._run_job: Callable[[BackupJob], None] = _run_nothing
+        self._send: Callable[[ConnectPeers | Send], None] = _send_nowhere
+        self._schemas = SchemaThread(self.take_checked, crashed=self._take_schema_crash)
+        self._inbox: _Inbox | None = None
         self._loop = asyncio.get_running_loop()
         self._events: deque[NodeEvent] = deque()
         # Log reads that the node requested; they count towards the slice too.
         self._reads: deque[Fetch | Find] = deque()
+        # Searches by time that have to scan segments, reads of many old records, each one at a time
+        # in a thread, and how many are not answered.
+        self._scanner = ThreadPoolExecutor(1, thread_name_prefix="goqueue-search")
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="goqueue-read")
+        self._beside = 0
         self._work: list[Work] = []
         self._opens: list[Open] = []
         self._is_running = False
@@ -87,6 +138,7 @@ class Pump:
         self._timer_at: int | None = None
         self._quiet: asyncio.Event | None = None
         self._serving = asyncio.Event()
+        self._has_served = False
         self._openings: list[asyncio.Future[None]] = []
         self._log = log
         self._is_stopping = False
@@ -96,19 +148,40 @@ class Pump:
         """The number of unanswered commands."""
         return len(self._waiting)
 
-    def take_from_disk(self, events: list[DiskEvent]) -> None:
-        """Receive events of the disk; called in its thread."""
+    def take_from_disk(self, events: Sequence[DiskEvent | BackupEvent]) -> None:
+        """Receive events of the disk, or of backups; called in their threads."""
         self._loop.call_soon_threadsafe(self._take, events)
 
-    def take_crash(self, crash: BaseException) -> None:
-        """A bug has ended the disk thread, so no write will be answered; called in its thread."""
-        self._loop.call_soon_threadsafe(self._halt, f"a bug in the disk thread: {crash!r}")
+    def take_checked(self, checked: SchemaChecked | SchemaCompiled) -> None:
+        """Receive what was found of a schema; called in the thread that checks."""
+        self._loop.call_soon_threadsafe(self._take, (checked,))
 
-    def start(self, disk: Disk) -> None:
-        """Start the node; commands are refused until it serves."""
+    def take_crash(self, crash: BaseException) -> None:
+        """A bug has ended a thread of the disk: its work is never done; called in that thread."""
+        self._loop.call_soon_threadsafe(self._halt, f"a bug in a disk thread: {crash!r}")
+
+    def _take_schema_crash(self, crash: BaseException) -> None:
+        self._loop.call_soon_threadsafe(self._halt, f"a bug in the schema thread: {crash!r}")
+
+    def start(self, disk: Disk, run_job: Callable[[BackupJob], None] = _run_nothing) -> None:
+        """Start the node; commands are refused until it serves. `run_job` must never wait."""
         self._disk = disk
+        self._run_job = run_job
         self._carry_out(self._node.start())
         self._take(())
+
+    def connect(self, inbox: _Inbox, send: Callable[[ConnectPeers | Send], None]) -> None:
+        """Handle what peers send, and send them what the node says; before `start`."""
+        self._inbox = inbox
+        self._send = send
+        inbox.wake = self._resume_soon
+
+    def disconnect(self) -> None:
+        """Hear and send nothing more: links end, and the node is about to."""
+        if self._inbox is not None:
+            self._inbox.wake = lambda: None
+        self._inbox = None
+        self._send = _send_nowhere
 
     async def wait_until_serving(self) -> None:
         """Wait until recovery is done and commands are accepted."""
@@ -124,6 +197,9 @@ class Pump:
         self._quiet = asyncio.Event()
         self._note_state()
         await self._quiet.wait()
+        self._schemas.close()
+        self._scanner.shutdown(wait=False)
+        self._background.shutdown(wait=False)
 
     async def wait_until_opened(self) -> None:
         """Wait until no log is being opened; after `stop` only the current one."""
@@ -131,19 +207,22 @@ class Pump:
             await asyncio.wait(self._openings)
 
     def _note_state(self) -> None:
-        if self._node.is_serving:
+        if not self._has_served and self._node.is_serving:
+            self._has_served = True
             self._serving.set()
+        if self._quiet is None:
+            return
         is_idle = not self._waiting and not self._events and not self._reads
-        if self._quiet is not None and is_idle and self._node.is_quiet:
+        if is_idle and not self._beside and self._node.is_quiet:
             self._quiet.set()
 
-    async def ask(self, command: Command) -> Reply:
+    async def ask(self, command: Command, caller: Caller) -> Reply:
         """The reply to a command; raises Refused. To interrupt it withdraws the command."""
         request = RequestId(self._next_request)
         self._next_request += 1
         answer: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[request] = answer
-        self._schedule(Asked(request=request, command=command))
+        self._schedule(Asked(request=request, command=command, caller=caller))
         try:
             return await answer
         finally:
@@ -151,16 +230,41 @@ class Pump:
             if self._waiting.pop(request, None) is not None:
                 self._schedule(Left(request=request))
 
+    def identify(self, digest: bytes | None, certificates: tuple[str, ...]) -> ProvenKey | None:
+        """The key that a secret with this digest proves over a connection with these certificates,
+        or that the certificates prove alone; raises Refused unless the node serves.
+        """
+        if not self._node.is_serving:
+            raise Refused(Code.BROKER_UNAVAILABLE, reason="the node does not serve")
+        keys, wall = self._node.keys, read_clock().wall
+        if digest is None:
+            key = keys.identify_certificate(certificates, wall)
+            return None if key is None else ProvenKey(key)
+        return keys.identify(digest, wall, certificates)
+
+    def observe(self, action: str, resource: str, facts: dict[str, str]) -> None:
+        """Record in the audit log what the shell did."""
+        self._schedule(Observed(action=action, resource=resource, facts=facts))
+
+    def record_failure(self, caller: Caller) -> None:
+        """Somebody failed to prove a key: the node refuses and records it, and nobody waits."""
+        request = RequestId(self._next_request)
+        self._next_request += 1
+        self._schedule(Asked(request=request, command=DescribeCaller(), caller=caller))
+
     def _schedule(self, event: NodeEvent) -> None:
         """Handle an event soon, together with all others that come until then."""
         self._events.append(event)
+        self._resume_soon()
+
+    def _resume_soon(self) -> None:
         if not self._is_running and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._resume)
 
     # The node
 
-    def _take(self, events: "list[DiskEvent] | tuple[NodeEvent, ...]") -> None:
+    def _take(self, events: "Sequence[NodeEvent]") -> None:
         self._events.extend(events)
         if self._is_running or self._is_scheduled:
             return
@@ -178,9 +282,10 @@ class Pump:
     def _handle_events(self) -> None:
         """Handle queued events for a slice of time; the rest follows after other callbacks."""
         events, reads, handle_some = self._events, self._reads, self._node.handle_some
+        inbox = self._inbox
         now = read_clock()
         end = now.instant + _SLICE_NS
-        while events or reads:
+        while events or reads or inbox:
             if now.instant >= end:
                 self._is_scheduled = True
                 self._loop.call_soon(self._resume)
@@ -188,7 +293,11 @@ class Pump:
             if reads:
                 self._read_for_node(reads.popleft())
             else:
-                self._carry_out(handle_some(events, now))
+                if inbox:
+                    # In turn with all else: neither waits for the other to be empty.
+                    self._carry_out(handle_some(inbox.take(), now))
+                if events:
+                    self._carry_out(handle_some(events, now))
             now = read_clock()
 
     def _read_for_node(self, effect: Fetch | Find) -> None:
@@ -242,20 +351,37 @@ class Pump:
                     self._answer(effect.request, effect.reply)
                 case Serve():
                     self._serve(effect)
+                case Fetch() if effect.in_background:
+                    self._beside += 1
+                    self._background.submit(self._read_beside, effect)
                 case Fetch() | Find():
                     self._reads.append(effect)
-                case Open():
-                    self._opens.append(effect)
-                case Load():
-                    data = self._reader.load(effect.name)
-                    self._events.append(Loaded(name=effect.name, data=data))
+                case Send() | ConnectPeers():
+                    self._send(effect)
                 case Report():
                     if self._log is not None:
                         self._log.report(effect.report)
-                case Halt():
-                    self._halt(effect.reason)
+                case Open() | Load() | RunBackupJob() | CheckSchema() | CompileSchema() | Halt():
+                    self._carry_out_rare(effect)
                 case _:
                     self._work.append(effect)
+
+    def _carry_out_rare(
+        self, effect: Open | Load | RunBackupJob | CheckSchema | CompileSchema | Halt
+    ) -> None:
+        match effect:
+            case Open():
+                self._opens.append(effect)
+            case Load():
+                data = self._reader.load(effect.name)
+                self._events.append(Loaded(name=effect.name, data=data))
+            case RunBackupJob():
+                self._run_job(effect.job)
+            case CheckSchema() | CompileSchema():
+                self._schemas.submit(effect)
+            case Halt():
+                self.is_misconfigured |= effect.is_misconfigured
+                self._halt(effect.reason)
 
     @property
     def _reader(self) -> Disk:
@@ -271,10 +397,14 @@ class Pump:
         else:
             answer.set_result(reply)
 
-    def _serve(self, effect: Serve) -> None:
+    def _serve(self, effect: Serve, rebuilt: Rebuilt = ()) -> None:
         reply: Reply | Refused
         try:
             reply = fill(effect, self._read)
+        except RebuildNeeded as needed:
+            if self._rebuild(needed, rebuilt, partial(self._serve, effect)):
+                return
+            reply = Refused(Code.BROKER_UNAVAILABLE, reason="the log cannot be read now")
         except Refused as refused:
             reply = refused
         except OSError as error:
@@ -286,7 +416,7 @@ class Pump:
 
     def _read(self, wanted: Slice) -> memoryview:
         try:
-            return self._reader.read(wanted)
+            return self._reader.read(wanted, may_scan=False)
         except DamageFound as found:
             self._events.append(found.event)
             raise Refused(
@@ -296,20 +426,96 @@ class Pump:
                 reason=found.event.reason,
             ) from found
 
-    def _fetch(self, effect: Fetch) -> None:
+    def _fetch(self, effect: Fetch, rebuilt: Rebuilt = ()) -> None:
         try:
             data: memoryview | None = self._read(effect.wanted)
+        except RebuildNeeded as needed:
+            if self._rebuild(needed, rebuilt, partial(self._fetch, effect)):
+                return
+            data = None
         except (Refused, OSError):
             # Damaged, or a temporary lack of descriptors or memory: the component tries again.
             data = None
         self._events.append(Fetched(token=effect.token, data=data))
 
+    def _rebuild(
+        self, needed: RebuildNeeded, rebuilt: Rebuilt, retry: Callable[[Rebuilt], None]
+    ) -> bool:
+        """Scan a segment in a separate thread before a read is tried again.
+
+        False if it was scanned for this read already: the disk is unreliable.
+        """
+        segment = (needed.log, needed.base)
+        if segment in rebuilt:
+            return False
+        self._beside += 1
+        self._scanner.submit(self._scan_segment, needed, partial(retry, (*rebuilt, segment)))
+        return True
+
+    def _scan_segment(self, needed: RebuildNeeded, retry: Callable[[], None]) -> None:
+        try:
+            self._reader.rebuild_index(needed)
+        except (Refused, OSError):
+            # The read is refused when it is tried again.
+            pass
+        except Exception as bug:
+            _logger.exception("scanning a segment failed")
+            self._loop.call_soon_threadsafe(self._halt, f"a bug while scanning a segment: {bug!r}")
+            return
+        self._loop.call_soon_threadsafe(self._read_again, retry)
+
+    def _read_again(self, retry: Callable[[], None]) -> None:
+        self._beside -= 1
+        if not self._is_running:
+            retry()
+            self._take(())
+
+    def _read_beside(self, effect: Fetch) -> None:
+        """Read old records in a separate thread; one read at a time, in order."""
+        damage: tuple[NodeEvent, ...] = ()
+        data: memoryview | None = None
+        try:
+            data = self._reader.read_in_background(effect.wanted)
+        except DamageFound as found:
+            damage = (found.event,)
+        except (Refused, OSError):
+            # Removed meanwhile, or a temporary lack of descriptors or memory.
+            pass
+        except Exception as bug:
+            _logger.exception("reading a log failed")
+            self._loop.call_soon_threadsafe(self._halt, f"a bug while reading a log: {bug!r}")
+            return
+        events = (*damage, Fetched(token=effect.token, data=data))
+        self._loop.call_soon_threadsafe(self._take_from_beside, events)
+
     def _find(self, effect: Find) -> None:
         try:
-            offset = self._reader.find(effect.seeks)
+            offset = self._reader.find(effect.seeks, may_scan=False)
+        except ScanNeeded:
+            self._beside += 1
+            self._scanner.submit(self._scan, effect)
+            return
         except (Refused, OSError):
             offset = None
         self._events.append(Found(token=effect.token, offset=offset))
+
+    def _scan(self, effect: Find) -> None:
+        """Search whole segments in a separate thread; one search at a time."""
+        offset = None
+        try:
+            offset = self._reader.find(effect.seeks)
+        except (Refused, OSError):
+            pass
+        except Exception as bug:
+            _logger.exception("searching a log failed")
+            self._loop.call_soon_threadsafe(self._halt, f"a bug while searching a log: {bug!r}")
+            return
+        found = Found(token=effect.token, offset=offset)
+        self._loop.call_soon_threadsafe(self._take_from_beside, (found,))
+
+    def _take_from_beside(self, events: tuple[NodeEvent, ...]) -> None:
+        self._beside -= 1
+        self._take(events)
 
     def _open_all(self, opens: list[Open]) -> None:
         """Open logs in a separate thread: with many logs this takes long."""

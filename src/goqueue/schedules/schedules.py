@@ -16,6 +16,7 @@ Memory: the message and about a kilobyte for each schedule, within the limits of
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import msgspec
 
@@ -225,6 +226,16 @@ class Schedule:
         )
 
 
+class HeldSchedules(NamedTuple):
+    """How many schedules there are with a prefix, and the size of their messages."""
+
+    schedules: int
+    message_bytes: int
+
+
+_NOTHING_HELD = HeldSchedules(0, 0)
+
+
 class Schedules:
     """Schedules by name and by number, and by when they tick next."""
 
@@ -236,6 +247,8 @@ class Schedules:
         self._heap: list[tuple[Timestamp, int]] = []
         self._next_number = 1
         self._bytes = 0
+        # By the prefix of names that have a dot.
+        self._held: dict[str, HeldSchedules] = {}
 
     def __len__(self) -> int:
         return len(self._by_number)
@@ -272,6 +285,10 @@ class Schedules:
         """Refuse a schedule that was deleted."""
         if self._by_number.get(schedule.number) is not schedule:
             raise Refused(Code.SCHEDULE_NOT_FOUND, schedule=schedule.spec.name)
+
+    def held_by(self, prefix: str) -> HeldSchedules:
+        """What there is with names that begin with a prefix and a dot."""
+        return self._held.get(prefix, _NOTHING_HELD)
 
     def numbered(self, number: int) -> Schedule | None:
         return self._by_number.get(number)
@@ -338,9 +355,12 @@ class Schedules:
                 raise _invalid("cron", str(error)) from None
         ticks = self._ticks(spec)
         if ticks is None:
-            raise _invalid("time_zone", f"there is no time zone {spec.time_zone[:100]}")
+            raise _invalid(
+                "time_zone",
+                f"is not known: {spec.time_zone[:100]}; it is an IANA name such as Europe/Vienna",
+            )
         if ticks.next_after(now) is None:
-            raise _invalid("end", "there is no tick between now and the end")
+            raise _invalid("end", "leaves no tick: the first one would be later")
         return spec
 
     def _ticks(self, spec: ScheduleSpec) -> Ticks | None:
@@ -372,13 +392,23 @@ class Schedules:
             case ScheduleDeleted() if schedule is not None:
                 del self._by_number[change.number]
                 self._forget_name(schedule)
-                self._bytes -= schedule.spec.message.size
+                self._count(schedule.spec, -1)
                 schedule.next_tick = None
                 return None
             case _:
                 # Of one that was deleted since: a statement may repeat what came before.
                 pass
         return schedule
+
+    def _count(self, spec: ScheduleSpec, step: int) -> None:
+        size = step * spec.message.size
+        self._bytes += size
+        prefix, dot, _ = spec.name.partition(".")
+        if dot:
+            held = self.held_by(prefix)
+            self._held[prefix] = HeldSchedules(held.schedules + step, held.message_bytes + size)
+            if not self._held[prefix].schedules:
+                del self._held[prefix]
 
     def _state(self, stated: ScheduleStated, schedule: Schedule | None) -> Schedule:
         name = stated.spec.name
@@ -390,9 +420,9 @@ class Schedules:
                 insort(self._names, name)
             self._by_name[name] = schedule
         else:
-            self._bytes -= schedule.spec.message.size
+            self._count(schedule.spec, -1)
             schedule.restate(stated)
-        self._bytes += stated.spec.message.size
+        self._count(stated.spec, 1)
         return schedule
 
     def _forget_name(self, schedule: Schedule) -> None:
@@ -435,13 +465,13 @@ class Schedules:
 
 def _check_bounds(spec: ScheduleSpec) -> None:
     if (spec.every_ns is None) == (spec.cron is None):
-        raise _invalid("cron", "give either `every` or `cron`")
+        raise _invalid("cron", "or `every` must be given, and not both")
     if spec.every_ns is not None and spec.time_zone != "UTC":
         raise _invalid("time_zone", "needs `cron`")
     if spec.every_ns is not None and not EVERY_NS_MIN <= spec.every_ns <= EVERY_NS_MAX:
-        raise _invalid("every", "must be from 100ms to 8784h")
+        raise _invalid("every", "must be from 100ms to 366d")
     if not GRACE_NS_MIN <= spec.grace_ns <= GRACE_NS_MAX:
-        raise _invalid("grace", "must be from 1s to 168h")
+        raise _invalid("grace", "must be from 1s to 7d")
     if not 1 <= spec.missed_max <= MISSED_COUNT_MAX:
         raise Refused(Code.REQUEST_INVALID, field="missed_max", minimum=1, maximum=MISSED_COUNT_MAX)
     for field, time in (("start", spec.start), ("end", spec.end)):

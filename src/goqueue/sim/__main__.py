@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from goqueue.sim.cluster import ClusterRun, QuorumRun, ReplicationRun
 from goqueue.sim.node import NodeRun
 from goqueue.sim.oracle import Violation
 from goqueue.sim.run import Run
@@ -25,11 +26,41 @@ def _live_schedules(seed: int, trace: Trace, steps: int) -> None:
     NodeRun(seed, trace, steps, has_schedules=True).live()
 
 
+def _live_tenants(seed: int, trace: Trace, steps: int) -> None:
+    NodeRun(seed, trace, steps, has_tenants=True).live()
+
+
+def _live_cluster(seed: int, trace: Trace, steps: int) -> None:
+    ClusterRun(seed, trace, steps).live()
+
+
+def _live_quorum(seed: int, trace: Trace, steps: int) -> None:
+    QuorumRun(seed, trace, steps).live()
+
+
+def _live_replication(seed: int, trace: Trace, steps: int) -> None:
+    ReplicationRun(seed, trace, steps).live()
+
+
+def _live_cooperation(seed: int, trace: Trace, steps: int) -> None:
+    NodeRun(seed, trace, steps, has_cooperation=True).live()
+
+
+def _live_schemas(seed: int, trace: Trace, steps: int) -> None:
+    NodeRun(seed, trace, steps, has_schemas=True).live()
+
+
 # Each world with the length of a run in it.
 _WORLDS: dict[str, tuple[_Live, int]] = {
     "log": (_live_log, 250),
     "node": (_live_node, 300),
     "schedules": (_live_schedules, 300),
+    "tenants": (_live_tenants, 300),
+    "cluster": (_live_cluster, 60),
+    "quorum": (_live_quorum, 40),
+    "replication": (_live_replication, 30),
+    "cooperation": (_live_cooperation, 300),
+    "schemas": (_live_schemas, 300),
 }
 
 
@@ -42,7 +73,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="replay this seed")
     parser.add_argument("--seeds", type=int, default=100, help="run this many seeds (default 100)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default 0)")
-    parser.add_argument("--steps", type=int, help="length of a run (default 250 or 300)")
+    parser.add_argument("--steps", type=int, help="length of a run (default 30 to 300)")
     parser.add_argument("--verbose", action="store_true", help="show every step")
     return parser.parse_args()
 

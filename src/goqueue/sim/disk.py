@@ -312,6 +312,15 @@ class SimulatedFileSystem:
         else:
             self._change(_NameChange(old=old, new=new, inode=self._seen[old]))
 
+    def link(self, old: str, new: str) -> None:
+        self.step("link")
+        self.faults.check_names()
+        if old not in self._seen or _parent(new) not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
+        if self.kind(new) is not None:
+            raise FileExistsError(errno.EEXIST, "exists", new)
+        self._change(_NameChange(new=new, inode=self._seen[old]))
+
     def remove_directory(self, path: str) -> None:
         self.step("remove_directory")
         if self.entries(path):

@@ -195,7 +195,7 @@ class Run:
         if not stamps:
             return
         timestamp = Timestamp(self._random.choice(stamps) + self._random.randint(-1, 1))
-        found = self._machine.storage.find(self._log.seek(timestamp))
+        found = self._machine.storage.time_search.find(self._log.seek(timestamp))
         expected = self._oracle.first_since(timestamp)
         if found != expected:
             raise Violation("seek-wrong", f"{timestamp}: found {found}, expected {expected}")

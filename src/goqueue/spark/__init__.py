@@ -2,7 +2,7 @@
 
 from goqueue.spark.columns import ColumnInvalid, Undecodable
 from goqueue.spark.options import OptionInvalid
-from goqueue.spark.reader import DataLost
+from goqueue.spark.reader import DataLost, SchemaChanged
 from goqueue.spark.source import GoQueueSource
 from goqueue.spark.value_decoder import split_bad
 
@@ -11,6 +11,7 @@ __all__ = [
     "DataLost",
     "GoQueueSource",
     "OptionInvalid",
+    "SchemaChanged",
     "Undecodable",
     "split_bad",
 ]

@@ -32,13 +32,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from goqueue.client.schemas import SchemaSet
 from goqueue.model import DEAD_LETTER_PREFIX
 from goqueue.records.arrow import BinaryBuffers, OutputColumns
 from goqueue.spark.options import Filters, Match
 from goqueue.spark.read_options import ORIGIN, Shape
+from goqueue.spark.registered_values import RegisteredValues
 from goqueue.spark.value_decoder import LETTER, Decoded, JsonValues, Origin, letter_headers
 
 __all__ = [
+    "RAW_VALUE",
     "Batches",
     "ColumnInvalid",
     "Headings",
@@ -47,9 +50,12 @@ __all__ = [
     "check_columns",
     "is_match",
     "row_schema",
+    "schema_id_of",
     "strings",
 ]
 
+_SCHEMA_ID = "goqueue.schemaId"
+RAW_VALUE = "raw_value"
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 _TEXTS = (StringType, BinaryType)
 _SECONDS = (*_WHOLE, FloatType, DoubleType, DecimalType, DayTimeIntervalType)
@@ -89,7 +95,23 @@ class ColumnInvalid(ValueError):
 
 def row_schema(shape: Shape) -> StructType:
     """The columns of what is read."""
-    return StructType([StructField(name, _kind(shape, name)) for name in shape.columns])
+    return StructType([_field(shape, name) for name in shape.columns])
+
+
+def schema_id_of(schema: StructType) -> int | None:
+    """The schema of the registry that the columns were made from, if there is one."""
+    for field in schema.fields:
+        id_ = field.metadata.get(_SCHEMA_ID) if field.name == "value" else None
+        if isinstance(id_, int):
+            return id_
+    return None
+
+
+def _field(shape: Shape, name: str) -> StructField:
+    registered = None if shape.decoding is None else shape.decoding.registered
+    # Spark keeps it with the plan: readers of one DataFrame have one schema, whatever is newer.
+    metadata = {_SCHEMA_ID: registered.schema.id} if registered and name == "value" else None
+    return StructField(name, _kind(shape, name), metadata=metadata)
 
 
 def arrow_schema(shape: Shape) -> pa.Schema:
@@ -103,7 +125,9 @@ def _kind(shape: Shape, name: str) -> DataType:
     if name == "headers":
         return headers
     if decoding is not None and name == "value":
-        return decoding.schema
+        kind = decoding.schema if decoding.registered is None else decoding.registered.kind()
+        assert kind is not None, "looked up before columns are made"
+        return kind
     if decoding is not None and name == decoding.corrupt_column:
         return BinaryType()
     if name == LETTER:
@@ -113,7 +137,13 @@ def _kind(shape: Shape, name: str) -> DataType:
     return _KINDS[name]
 
 
-def check_columns(schema: StructType, *, has_topic: bool, needs_partition: bool = False) -> None:
+def check_columns(
+    schema: StructType,
+    *,
+    has_topic: bool,
+    needs_partition: bool = False,
+    is_encoded: bool = False,
+) -> None:
     """Refuse a schema that cannot be written, before anything is."""
     kinds = {field.name: field.dataType for field in schema.fields}
     if len(kinds) != len(schema.fields):
@@ -129,6 +159,9 @@ def check_columns(schema: StructType, *, has_topic: bool, needs_partition: bool 
         "delay": _one_of(*_SECONDS),
         "deliver_at": _one_of(TimestampType),
     }
+    if is_encoded:
+        allowed["value"] = _one_of(DataType)
+        allowed[RAW_VALUE] = _one_of(BinaryType)
     for name, kind in kinds.items():
         if name == LETTER:
             raise ColumnInvalid(name, "is a dead letter: see goqueue.spark.split_bad")
@@ -273,7 +306,7 @@ _RECORD_COLUMNS = ("offset", "timestamp", "key", "value", "priority")
 
 
 class Undecodable(ValueError):
-    """A value that is not as `valueSchema` says, read with mode `FAILFAST`."""
+    """A value that is not as its schema says, read with mode `FAILFAST`."""
 
 
 class Batches:
@@ -286,6 +319,8 @@ class Batches:
         topic: str,
         partition: int,
         clock: Callable[[], dt.datetime],
+        *,
+        find_schema: Callable[[int], SchemaSet | None] = lambda _: None,
     ) -> None:
         self._shape = shape
         self._filters = filters
@@ -294,7 +329,11 @@ class Batches:
         self._clock = clock
         self._schema = arrow_schema(shape)
         decoding = shape.decoding
-        self._values = None if decoding is None else JsonValues(decoding.schema)
+        self._values: JsonValues | RegisteredValues | None = None
+        if decoding is not None and decoding.registered is not None:
+            self._values = RegisteredValues(decoding.registered, find_schema)
+        elif decoding is not None and decoding.schema is not None:
+            self._values = JsonValues(decoding.schema)
         self._has_letters = decoding is not None and decoding.mode == "DLQ"
         wanted = {*shape.columns, *(("key", "priority") if self._has_letters else ())}
         self._names = [name for name in _RECORD_COLUMNS if name in wanted or name == "offset"]
@@ -369,7 +408,7 @@ class Batches:
         if decoded.faults and decoding.mode == "FAILFAST":
             index, reason = next(iter(decoded.faults.items()))
             where = f"{self._topic}/{self._partition} offset {columns['offset'][index]}"
-            raise Undecodable(f"the value at {where} is not as `valueSchema` says: {reason}")
+            raise Undecodable(f"the value at {where} is not as its schema says: {reason}")
         made = {"value": decoded.column}
         if decoding.corrupt_column is not None:
             made[decoding.corrupt_column] = _only(columns["value"], decoded.faults)

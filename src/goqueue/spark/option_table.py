@@ -50,7 +50,8 @@ _CONNECTION = (
         _ALL,
         "required",
         "`host:port` or URL of a node, or several with commas: the first one that can be reached is"
-        " used, and looked for again by the next task when it no longer can.",
+        " used, and looked for again by the next task when it no longer can. `host:port` after an"
+        " `https://` URL is `https://`, too.",
     ),
     Option(
         "goqueue.tokenFile",
@@ -63,7 +64,25 @@ _CONNECTION = (
         "goqueue.tls.caFile",
         _ALL,
         "the system's",
-        "Certificates (PEM) that vouch for an `https://` server.",
+        "Authorities (PEM) that sign the certificate of an `https://` server.",
+    ),
+    Option(
+        "goqueue.tls.certFile",
+        _ALL,
+        "none",
+        "Certificate (PEM) to show to the server, on the driver and on every executor.",
+    ),
+    Option(
+        "goqueue.tls.keyFile",
+        _ALL,
+        "in `goqueue.tls.certFile`",
+        "Private key (PEM) of the certificate, in a file that only its user can read.",
+    ),
+    Option(
+        "goqueue.allowPlaintext",
+        _ALL,
+        "false",
+        "Send the API key over `http://` to another machine, where others may read it.",
     ),
     Option("goqueue.timeoutMs", _ALL, "30000", "How long one request may take."),
     Option(
@@ -103,7 +122,7 @@ _BOUNDS = (
         "startingOffsets",
         _READS,
         "earliest; of a stream latest",
-        "`earliest`, `latest`, `committed` (needs `groupId`), `-N` (so many before the end), or"
+        "`earliest`, `latest`, `committed` (needs `groupId`), `-N` (N records before the end), or"
         ' JSON `{"orders":{"0":23,"1":-1}}`, where -1 is the end and -2 the beginning, as for'
         " partitions that are not named. Of a stream it counts only without a checkpoint.",
     ),
@@ -180,8 +199,9 @@ _PORTIONS = (
         "minOffsetsPerTrigger",
         _STREAMS,
         "none",
-        "Wait for so many offsets before a micro-batch, though not longer than `maxTriggerDelay`."
-        " The first one of a run does not wait. Ignored under `availableNow` and `once`.",
+        "Wait for this number of offsets before a micro-batch, though not longer than"
+        " `maxTriggerDelay`. The first one of a run does not wait. Ignored under `availableNow` and"
+        " `once`.",
     ),
     Option(
         "maxTriggerDelay",
@@ -190,7 +210,10 @@ _PORTIONS = (
         "How long `minOffsetsPerTrigger` may hold back: `500ms`, `30s`, `15m`, `1h`.",
     ),
     Option(
-        "minPartitions", _READS, "none", "Ranges are split until there are at least so many tasks."
+        "minPartitions",
+        _READS,
+        "none",
+        "Ranges are split until there are at least this many tasks.",
     ),
     Option("maxRecordsPerPartition", _READS, "none", "Offsets per task; larger ranges are split."),
     Option(
@@ -253,10 +276,12 @@ _COLUMNS = (
 _DECODING = (
     Option(
         "valueFormat",
-        _READS,
+        _ALL,
         "raw",
-        "`raw`: `value` is BINARY. `json`: `value` is a struct of the fields of `valueSchema`."
-        " `avro` and `protobuf` are refused: they come with the schema registry.",
+        "`raw`: `value` is BINARY. `json`: `value` is a struct of the fields of `valueSchema` or of"
+        " the schema of `schemaSubject`. `avro` (extra `avro`), `protobuf` (extra `protobuf`):"
+        " `value` has the type of the schema of `schemaSubject`, in registry framing. Writing any"
+        " of them needs `schemaSubject`.",
     ),
     Option(
         "valueSchema",
@@ -264,7 +289,44 @@ _DECODING = (
         "",
         "The fields of the values, as DDL (`id BIGINT, tags ARRAY<STRING>`) or as Spark's JSON.",
     ),
-    Option("schemaSubject", _READS, "", "Refused: it comes with the schema registry."),
+    Option(
+        "schemaSubject",
+        _ALL,
+        "",
+        "The subject of the registry whose schema `value` has. Reading: values of every version are"
+        " read into that schema, which is fixed when the DataFrame is loaded. Writing: `value` is"
+        " encoded with it, and a row in which the column `raw_value` (BINARY) is not null is"
+        " written as that says.",
+    ),
+    Option(
+        "schemaVersion",
+        _ALL,
+        "latest",
+        "Version of the subject: a number, or `latest`. Of a stream that writes, the latest one"
+        " when a micro-batch begins.",
+    ),
+    Option(
+        "messageName",
+        _ALL,
+        "the first",
+        "The message of a Protobuf file with several. Other messages are values that are not as the"
+        " schema says.",
+    ),
+    Option(
+        "schemaEvolution",
+        _STREAMS,
+        "fixed",
+        "`fixed`: new versions of the subject are read into the schema that the stream was loaded"
+        " with. `latest`: the query fails with `SchemaChanged` before it reads rows of a newer"
+        " version; load and start it again with the same checkpoint to have the columns of that.",
+    ),
+    Option(
+        "registerSchema",
+        _WRITES,
+        "false",
+        "`true`: the schema is made from the type of the column `value`, and registered as a"
+        " version of the subject if it is new and compatible. `false`: the subject has one.",
+    ),
     Option(
         "mode",
         _READS,
@@ -318,7 +380,8 @@ _WRITING = (
         "dlqTopic",
         _ALL,
         "",
-        "Writing: rows that no topic takes (too large, a wrong priority, time, header or partition)"
+        "Writing: rows that no topic takes (too large, a wrong priority, time, header, partition or"
+        " a value that its schema does not allow)"
         " go there as dead letters in the same transaction, instead of failing the write. Reading:"
         " the topic of the dead letters of mode `DLQ`.",
     ),

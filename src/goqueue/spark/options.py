@@ -24,10 +24,12 @@ __all__ = [
     "Match",
     "OptionInvalid",
     "Place",
+    "RegistryOptions",
     "filters_of",
     "link_of",
     "name_of",
     "place_of",
+    "registry_of",
 ]
 
 T = TypeVar("T")
@@ -195,6 +197,9 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[str, ...]
     token_file: str | None = None
     ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    allow_plaintext: bool = False
     timeout_s: float = 30.0
     retries: int | None = None
     fetch_bytes_max: int = 8 * MEBIBYTE
@@ -207,20 +212,79 @@ def link_of(given: Given) -> Link:
     servers = [each.strip() for each in text.split(",")]
     if not all(servers):
         raise OptionInvalid("goqueue.servers", f"{text!r} has an empty entry")
-    servers = [each if "://" in each else f"http://{each}" for each in servers]
-    ca_file = given.text("goqueue.tls.caFile")
-    if ca_file is not None and not any(each.startswith("https://") for each in servers):
-        raise OptionInvalid("goqueue.tls.caFile", "needs an `https://` URL in `goqueue.servers`")
+    servers = _with_schemes(servers)
+    for name in ("caFile", "certFile", "keyFile"):
+        option = f"goqueue.tls.{name}"
+        is_given = given.text(option) is not None
+        if is_given and not any(each.startswith("https://") for each in servers):
+            raise OptionInvalid(option, "needs an `https://` URL in `goqueue.servers`")
+    cert_file, key_file = given.text("goqueue.tls.certFile"), given.text("goqueue.tls.keyFile")
+    if key_file is not None and cert_file is None:
+        raise OptionInvalid("goqueue.tls.keyFile", "needs `goqueue.tls.certFile`")
     retries = None
     if given.text("goqueue.retries") is not None:
         retries = given.number("goqueue.retries", 0, 0, 10_000)
     return Link(
         servers=tuple(dict.fromkeys(servers)),
         token_file=given.text("goqueue.tokenFile"),
-        ca_file=ca_file,
+        ca_file=given.text("goqueue.tls.caFile"),
+        cert_file=cert_file,
+        key_file=key_file,
+        allow_plaintext=given.flag("goqueue.allowPlaintext", False),
         timeout_s=given.number("goqueue.timeoutMs", 30_000, 100, 3_600_000) / 1000,
         retries=retries,
         fetch_bytes_max=given.number("goqueue.fetch.maxBytes", 8 * MEBIBYTE, 1024, 16 * MEBIBYTE),
+    )
+
+
+def _with_schemes(servers: list[str]) -> list[str]:
+    """URLs; what has no scheme gets that of the one before it, the first one http."""
+    scheme = "http"
+    found = []
+    for each in servers:
+        if "://" in each:
+            scheme = each.partition("://")[0]
+        found.append(each if "://" in each else f"{scheme}://{each}")
+    return found
+
+
+class RegistryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which schema of the registry values have. Without `version` it is the latest.
+
+    `message` is one of a Protobuf file, else it is the first.
+    """
+
+    value_format: str
+    subject: str
+    version: int | None = None
+    message: str | None = None
+
+
+_FORMATS = ("raw", "json", "avro", "protobuf")
+_OF_SUBJECTS = ("schemaVersion", "messageName")
+
+
+def registry_of(given: Given) -> RegistryOptions | None:
+    """The schema that values have by the registry; None if they have none there."""
+    value_format = given.choice("valueFormat", _FORMATS)
+    subject = given.text("schemaSubject")
+    if subject is None:
+        for name in _OF_SUBJECTS:
+            if given.text(name) is not None:
+                raise OptionInvalid(name, "needs `schemaSubject`")
+        return None
+    if value_format == "raw":
+        raise OptionInvalid("schemaSubject", "needs `valueFormat`: json, avro or protobuf")
+    message = given.text("messageName")
+    if message is not None and value_format != "protobuf":
+        raise OptionInvalid("messageName", "needs `valueFormat=protobuf`")
+    version = given.text("schemaVersion")
+    is_latest = version is None or version.lower() == "latest"
+    return RegistryOptions(
+        value_format=value_format,
+        subject=subject,
+        version=None if is_latest else given.number("schemaVersion", 1),
+        message=message,
     )
 
 
@@ -287,7 +351,7 @@ def _offsets(given: Given, option: str, text: str, rest: int) -> Place:
         return Place(option=option, back=int(text[1:]), rest=rest)
     example = '{"topic":{"0":23,"1":-1}}'
     if not text.startswith("{"):
-        words = "earliest, latest, committed, -N (so many before the end)"
+        words = "earliest, latest, committed, -N (N records before the end)"
         raise OptionInvalid(option, f"is {words} or JSON such as {example}, not {text!r}")
     offsets = given.decoded(option, _BY_PARTITION, example) or {}
     if any(offset < EARLIEST for each in offsets.values() for offset in each.values()):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 import msgspec
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType
 
 from goqueue.spark.option_table import BATCH_READ, OPTIONS, STREAM_READ
 from goqueue.spark.options import (
@@ -19,11 +19,14 @@ from goqueue.spark.options import (
     Link,
     OptionInvalid,
     Place,
+    RegistryOptions,
     filters_of,
     link_of,
     name_of,
     place_of,
+    registry_of,
 )
+from goqueue.spark.registered_values import ValueSchema
 from goqueue.spark.value_decoder import LETTER, SchemaInvalid, schema_of
 
 __all__ = [
@@ -50,17 +53,22 @@ ORIGIN = (
     "reason",
     "died_at",
 )
-_LATER = ("avro", "protobuf")
-_ONLY_DECODED = ("valueSchema", "mode", "corruptColumn")
+_FORMATS = ("raw", "json", "avro", "protobuf")
+_ONLY_DECODED = ("valueSchema", "mode", "corruptColumn", "schemaEvolution")
 
 
 class DecodingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What values are, and what becomes of one that is something else.
 
-    Dead letters name `reader` as the group that could not read them.
+    The schema is a text of the options, or one of the registry: that is looked up later, and
+    `registered` then. With `follows_latest` a stream ends when its subject has a new version. Dead
+    letters name `reader` as the group that could not read them.
     """
 
-    schema: StructType
+    schema: DataType | None = None
+    registry: RegistryOptions | None = None
+    registered: ValueSchema | None = None
+    follows_latest: bool = False
     mode: str = "PERMISSIVE"
     corrupt_column: str | None = None
     dlq_topic: str | None = None
@@ -122,11 +130,8 @@ def _columns(given: Given, decoding: DecodingOptions | None) -> tuple[str, ...]:
 
 
 def _decoding(given: Given) -> DecodingOptions | None:
-    kind = given.choice("valueFormat", ("raw", "json", *_LATER))
-    if kind in _LATER:
-        raise OptionInvalid("valueFormat", f"{kind} comes with the schema registry")
-    if given.text("schemaSubject") is not None:
-        raise OptionInvalid("schemaSubject", "comes with the schema registry")
+    kind = given.choice("valueFormat", _FORMATS)
+    registry = registry_of(given)
     mode = given.choice("mode", ("PERMISSIVE", "FAILFAST", "DLQ"))
     dlq_topic = given.name("dlqTopic")
     if (mode == "DLQ") is not (dlq_topic is not None):
@@ -135,22 +140,48 @@ def _decoding(given: Given) -> DecodingOptions | None:
     if kind == "raw":
         for name in _ONLY_DECODED:
             if given.text(name) is not None:
-                raise OptionInvalid(name, "needs `valueFormat=json`")
+                raise OptionInvalid(name, "needs `valueFormat`: json, avro or protobuf")
         return None
-    text = given.text("valueSchema")
-    if text is None:
-        raise OptionInvalid("valueSchema", "is missing: `valueFormat` is json")
-    try:
-        schema = schema_of(text)
-    except SchemaInvalid as error:
-        raise OptionInvalid("valueSchema", str(error)) from error
     return DecodingOptions(
-        schema=schema,
+        schema=_schema(given, kind, registry),
+        registry=registry,
+        follows_latest=_follows_latest(given, registry),
         mode=mode,
         corrupt_column=_corrupt_column(given, mode),
         dlq_topic=dlq_topic,
         reader=given.name("groupId") or "spark",
     )
+
+
+def _schema(given: Given, kind: str, registry: RegistryOptions | None) -> DataType | None:
+    """The schema that the options have as a text."""
+    text = given.text("valueSchema")
+    if kind != "json":
+        if text is not None:
+            raise OptionInvalid(
+                "valueSchema", f"is for JSON: {kind} has its schema by `schemaSubject`"
+            )
+        if registry is None:
+            raise OptionInvalid("schemaSubject", f"is missing: `valueFormat` is {kind}")
+        return None
+    if (text is None) is (registry is None):
+        words = "give one of `valueSchema` and `schemaSubject`: `valueFormat` is json"
+        raise OptionInvalid("valueSchema", words)
+    if text is None:
+        return None
+    try:
+        return schema_of(text)
+    except SchemaInvalid as error:
+        raise OptionInvalid("valueSchema", str(error)) from error
+
+
+def _follows_latest(given: Given, registry: RegistryOptions | None) -> bool:
+    follows_latest = given.choice("schemaEvolution", ("fixed", "latest")) == "latest"
+    if follows_latest and registry is None:
+        raise OptionInvalid("schemaEvolution", "needs `schemaSubject`")
+    if follows_latest and registry is not None and registry.version is not None:
+        raise OptionInvalid("schemaEvolution", "contradicts `schemaVersion`, which names one")
+    return follows_latest
 
 
 def _corrupt_column(given: Given, mode: str) -> str | None:

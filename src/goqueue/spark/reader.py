@@ -38,6 +38,7 @@ from goqueue.spark.read_options import ReadOptions
 
 __all__ = [
     "DataLost",
+    "SchemaChanged",
     "TopicReader",
     "TopicStreamReader",
     "born_of",
@@ -59,6 +60,10 @@ _LOG = logging.getLogger(__name__)
 
 class DataLost(RuntimeError):
     """Records that were to be read are gone; `failOnDataLoss=false` continues without them."""
+
+
+class SchemaChanged(RuntimeError):
+    """The subject has a newer version; a restart reads with it. For `schemaEvolution=latest`."""
 
 
 def lose(options: ReadOptions, words: str) -> None:
@@ -344,6 +349,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802 - Spark's name
         views = views_of(self._options)
         edges, born = edges_of(views), born_of(views)
+        # After the ends: what lies before them was written with versions that are seen now.
+        self._check_schema()
         self._latest = Positions(ends_of(edges), born).to_json()
         begin = Positions.from_json(start)
         check_known(self._options, begin, born)
@@ -357,6 +364,19 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end != start:
             self._moved_at = self._clock()
         return end
+
+    def _check_schema(self) -> None:
+        """End the query before rows of a newer version are planned, if it is to be restarted."""
+        decoding = self._options.shape.decoding
+        if decoding is None or not decoding.follows_latest:
+            return
+        assert decoding.registry is not None
+        assert decoding.registered is not None
+        subject, own = decoding.registry.subject, decoding.registered.schema.id
+        latest = broker(self._options.link).latest_schema_id(subject)
+        if latest is not None and latest != own:
+            words = f"the latest schema of {subject} is {latest}, and columns are those of {own}"
+            raise SchemaChanged(f"{words}: load the stream again and restart the query")
 
     def _is_too_little(self, waiting: int) -> bool:
         """Whether a micro-batch is better put off. The first one never is."""
@@ -398,7 +418,14 @@ def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Record
     if partition.range is None:
         return
     wanted = partition.range
-    batches = Batches(options.shape, options.filters, wanted.topic, wanted.partition, _now)
+    batches = Batches(
+        options.shape,
+        options.filters,
+        wanted.topic,
+        wanted.partition,
+        _now,
+        find_schema=lambda id_: broker(options.link).schema(id_),
+    )
     for offset, portion in portions(options, wanted):
         reader = ArrowReader(
             portion.data,

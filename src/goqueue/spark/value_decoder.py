@@ -25,6 +25,7 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_type
@@ -262,14 +263,14 @@ class Decoded(msgspec.Struct, frozen=True):
 
 
 class JsonValues:
-    """Decodes JSON objects with the fields of a schema."""
+    """Decodes JSON objects with the fields of a schema, also those in registry framing."""
 
-    def __init__(self, schema: StructType) -> None:
+    def __init__(self, schema: DataType) -> None:
         self._kind = to_arrow_type(schema, timezone="UTC")
         self._decoder: msgspec.json.Decoder[_Fields] = msgspec.json.Decoder(_python_of(schema))
 
     def decode(self, values: pa.Array) -> Decoded:
-        texts = values.to_pylist()
+        texts = _unframed(values)
         decode = self._decoder.decode
         rows: list[_Fields | None]
         try:
@@ -295,6 +296,15 @@ class JsonValues:
             else:
                 rows[index] = row
         return Decoded(pa.array(rows, type=self._kind), faults)
+
+
+def _unframed(values: pa.Array) -> list[bytes | None]:
+    """Without the five bytes of registry framing, where they are: no JSON begins with byte 0."""
+    texts: list[bytes | None] = values.to_pylist()
+    if not pc.any(pc.starts_with(values, pattern=b"\0")).as_py():
+        return texts
+    # Not `binary_slice`: without an end it asks for a buffer of negative size.
+    return [text[5:] if text and text[0] == 0 else text for text in texts]
 
 
 def _python_of(kind: DataType) -> Any:  # noqa: ANN401 - types made at run time have none

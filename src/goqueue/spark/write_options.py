@@ -8,7 +8,16 @@ from collections.abc import Mapping
 import msgspec
 
 from goqueue.spark.option_table import BATCH_WRITE, STREAM_WRITE
-from goqueue.spark.options import Given, Link, OptionInvalid, link_of, name_of
+from goqueue.spark.options import (
+    Given,
+    Link,
+    OptionInvalid,
+    RegistryOptions,
+    link_of,
+    name_of,
+    registry_of,
+)
+from goqueue.spark.registered_values import ValueSchema
 
 __all__ = ["WriteOptions", "write_options"]
 
@@ -18,7 +27,8 @@ _OF_TRANSACTIONS = ("transactionalId", "transactionalVersion", "transactionTimeo
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where rows go and how. Without a topic the rows name it; the prefix is put before either.
 
-    `topic` and `dlq_topic` have the prefix already.
+    `topic` and `dlq_topic` have the prefix already. With `registry` the column `value` is encoded:
+    with `registered` once that is looked up, or with `derived`, a text that tasks register.
     """
 
     link: Link
@@ -30,6 +40,10 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str | None = None
     transactional_version: int | None = None
     transaction_timeout_s: float = 600.0
+    registry: RegistryOptions | None = None
+    registers: bool = False
+    registered: ValueSchema | None = None
+    derived: str | None = None
 
 
 def write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
@@ -50,8 +64,11 @@ def write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
     topic, dlq_topic = (_prefixed(options, name, prefix) for name in ("topic", "dlqTopic"))
     if topic is not None and topic == dlq_topic:
         raise OptionInvalid("dlqTopic", "is the topic that is written to")
+    registry, registers = _encoding(options)
     return WriteOptions(
         link=link_of(options),
+        registry=registry,
+        registers=registers,
         topic=topic,
         topic_prefix=prefix,
         partitioner=options.choice("partitioner", ("key-hash", "round-robin", "column")),
@@ -63,6 +80,21 @@ def write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
         ),
         transaction_timeout_s=options.number("transactionTimeoutMs", 600_000, 1000, 900_000) / 1000,
     )
+
+
+def _encoding(options: Given) -> tuple[RegistryOptions | None, bool]:
+    """The schema to encode with, and whether it is made from the column and registered."""
+    registry = registry_of(options)
+    registers = options.flag("registerSchema", False)
+    if registry is None:
+        if options.text("valueFormat") not in {None, "raw"}:
+            raise OptionInvalid("schemaSubject", "is missing: `valueFormat` is given")
+        if registers:
+            raise OptionInvalid("registerSchema", "needs `schemaSubject`")
+    elif registers and (registry.version is not None or registry.message is not None):
+        wrong = "schemaVersion" if registry.version is not None else "messageName"
+        raise OptionInvalid(wrong, "contradicts `registerSchema`: the schema is made from the rows")
+    return registry, registers
 
 
 def _prefixed(options: Given, option: str, prefix: str) -> str | None:

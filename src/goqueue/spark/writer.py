@@ -52,9 +52,11 @@ from goqueue.model import Refused
 from goqueue.model.requests import Owner
 from goqueue.records.arrow import ArrowWriter, PartitionBatches
 from goqueue.spark.broker import Broker, broker
-from goqueue.spark.columns import ColumnInvalid
+from goqueue.spark.columns import RAW_VALUE, ColumnInvalid
 from goqueue.spark.input_columns import refused_row, to_input_columns
 from goqueue.spark.options import OptionInvalid
+from goqueue.spark.registered_values import ValueEncoder
+from goqueue.spark.schema_lookup import written_schema
 from goqueue.spark.write_options import WriteOptions
 
 __all__ = [
@@ -83,6 +85,8 @@ class RecordSender:
         self._link = link
         self._producer = producer
         self._options = options
+        schema = written_schema(options)
+        self._encoder = None if schema is None else ValueEncoder(schema)
         self._writers: dict[str, ArrowWriter] = {}
         self._limits: dict[str, int] = {}
         self._gathered: dict[tuple[str, int], Gathered] = {}
@@ -93,6 +97,8 @@ class RecordSender:
         self._under_way: Future[None] | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
+        if self._encoder is not None:
+            batch = self._encoded(batch, self._encoder)
         if self._options.partitioner == "column":
             batch = self._without_null(batch, "partition")
         if self._options.topic is not None:
@@ -104,6 +110,29 @@ class RecordSender:
         for name in names:
             rows = batch.filter(pc.equal(topics, name)) if len(names) > 1 else batch
             self._write_rows(self._options.topic_prefix + name, rows)
+
+    def _encoded(self, batch: pa.RecordBatch, encoder: ValueEncoder) -> pa.RecordBatch:
+        """The rows with their values as bytes; those that the schema does not allow are refused."""
+        structs = batch.column("value")
+        encoded = encoder.encode(structs)
+        column, faults = encoded.column, encoded.faults
+        if RAW_VALUE in batch.schema.names:
+            raw = batch.column(RAW_VALUE).cast(pa.binary())
+            column = pc.coalesce(raw, column)
+            batch = batch.drop_columns([RAW_VALUE])
+        place = batch.schema.get_field_index("value")
+        batch = batch.set_column(place, "value", column)
+        for row, reason in faults.items():
+            # A dead letter says what the row was, as far as JSON can.
+            text = msgspec.json.encode(structs[row].as_py(), enc_hook=str)
+            letter = batch.slice(row, 1).set_column(place, "value", pa.array([text], pa.binary()))
+            topic = self._options.topic
+            if topic is None:
+                topic = self._options.topic_prefix + (letter.column("topic")[0].as_py() or "")
+            self._refuse(topic, letter, ColumnInvalid("value", reason))
+        if not faults:
+            return batch
+        return batch.filter(pa.array([row not in faults for row in range(batch.num_rows)]))
 
     def _without_null(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
         """The rows in which a column has something; the others are refused."""

@@ -4,6 +4,7 @@ Synchronous, without clock, thread or `os`, so that the runtime and the simulato
 down to single file operations.
 """
 
+from goqueue.storage.backups import FORMAT, MANIFEST_FILE, SUM_FILE, BackupJobs
 from goqueue.storage.filesystem import (
     Entry,
     EntryKind,
@@ -16,9 +17,11 @@ from goqueue.storage.filesystem import (
     rename_for_good,
 )
 from goqueue.storage.layout import (
+    BACKUPS,
     EPOCHS_FILE,
     LOGS,
     POINT_FILE,
+    RESTORING,
     SNAPSHOTS,
     TRASH,
     UNCLAIMED,
@@ -34,16 +37,30 @@ from goqueue.storage.log_directories import Moved
 from goqueue.storage.log_opener import Opened
 from goqueue.storage.recovery import Cut, RecoveryReport
 from goqueue.storage.recovery_point import read_point
-from goqueue.storage.segment import Chunk, DamageFound, RecordSearch, SegmentFile, chunks
+from goqueue.storage.segment import (
+    Chunk,
+    DamageFound,
+    RebuildNeeded,
+    RecordSearch,
+    ScanNeeded,
+    SegmentFile,
+    chunks,
+)
 from goqueue.storage.storage import Storage
 
 __all__ = [
+    "BACKUPS",
     "EPOCHS_FILE",
+    "FORMAT",
     "LOGS",
+    "MANIFEST_FILE",
     "POINT_FILE",
+    "RESTORING",
     "SNAPSHOTS",
+    "SUM_FILE",
     "TRASH",
     "UNCLAIMED",
+    "BackupJobs",
     "Chunk",
     "Cut",
     "DamageFound",
@@ -55,8 +72,10 @@ __all__ = [
     "Moved",
     "NameKind",
     "Opened",
+    "RebuildNeeded",
     "RecordSearch",
     "RecoveryReport",
+    "ScanNeeded",
     "SegmentFile",
     "Storage",
     "atomic_write",

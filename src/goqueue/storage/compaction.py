@@ -13,6 +13,7 @@ from goqueue.log import Leftover, NewestOffsets, placeholder
 from goqueue.model import Compact, Compacted, Offset, SegmentFacts, Timestamp
 from goqueue.records import Corrupt, index_records
 from goqueue.storage.filesystem import File, FileSystem, remove_if_there
+from goqueue.storage.index_rebuild import rebuild_index
 from goqueue.storage.layout import NameKind, segment_name
 from goqueue.storage.log_files import LogFiles
 from goqueue.storage.segment import Chunk, chunks
@@ -86,7 +87,8 @@ def _steps(files: FileSystem, log: LogFiles, facts: SegmentFacts) -> Iterator[Ch
     try:
         yield from chunks(file, 0, facts.size, chunk_bytes=_STEP_BYTES)
     except Corrupt as corrupt:
-        log.check_damage(facts.base, corrupt)
+        rebuild_index(log, facts.base)
+        log.check_holes(facts.base)
         # It was readable a moment later: abandon the pass; the next one starts over.
         raise OSError(errno.ENOMEM, f"{log.log}: {corrupt}") from corrupt
     finally:

@@ -1,4 +1,7 @@
-"""A copy of a log's leader-epoch history beside the log: a cache of its epoch records."""
+"""A copy of a log's leader-epoch history beside the log.
+
+Of epochs that began below the start of the log it is the only trace: their records are deleted.
+"""
 
 from collections.abc import Iterator
 
@@ -27,21 +30,21 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
 def save_epochs(
     files: FileSystem, directory: str, epochs: History, *, is_durable: bool = True
 ) -> None:
-    """Save a copy of the history; if that fails, remove it rather than leave a stale one.
+    """Save a copy of the history; if that raises OSError, the copy before it is there.
 
-    The first copy of a new log need not be durable: without it the records are scanned.
+    The first copy of a new log need not be durable: without it the records are scanned. Where a
+    directory has the name of the copy, there is none: it is not ours to remove.
     """
     saved = msgspec.json.encode(_Saved(crc=_sum(epochs), epochs=epochs))
+    path = f"{directory}/{EPOCHS_FILE}"
     try:
         if is_durable:
             atomic_write(files, directory, EPOCHS_FILE, saved)
         else:
-            _write_new(files, f"{directory}/{EPOCHS_FILE}", saved)
+            _write_new(files, path, saved)
     except OSError:
-        path = f"{directory}/{EPOCHS_FILE}"
-        if files.kind(path) is EntryKind.FILE:
-            files.remove(path)
-            files.sync_directory(directory)
+        if files.kind(path) is not EntryKind.DIRECTORY:
+            raise
 
 
 def _write_new(files: FileSystem, path: str, data: bytes) -> None:

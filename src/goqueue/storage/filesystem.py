@@ -2,7 +2,8 @@
 
 Paths are relative to the data directory, with `/` between names. Every method may raise OSError;
 `create` and `make_directory` raise FileExistsError, `open` and `remove` FileNotFoundError. `rename`
-moves a file or a directory with its contents; it may replace a file only. A write is complete or
+moves a file or a directory with its contents; it may replace a file only. `link` gives a file a
+second name, and raises FileExistsError if that is taken. A write is complete or
 raises; a read is short only at the end of the file. `write_all_at` writes buffers one behind the
 other; if it raises, any part of them may be written. `allocate` extends a file to at least this
 size and reserves the space, or raises.
@@ -131,6 +132,7 @@ class FileSystem(Protocol):
     def make_directory(self, path: str) -> None: ...
     def sync_directory(self, path: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
+    def link(self, old: str, new: str) -> None: ...
     def remove(self, path: str) -> None: ...
     def remove_directory(self, path: str) -> None: ...
     def free_bytes(self) -> int: ...
@@ -179,13 +181,16 @@ def sync_once(sync: Callable[[], None]) -> None:
         raise OSError(errno.EIO, f"a sync failed: {error}") from error
 
 
-def atomic_write(files: FileSystem, directory: str, name: str, data: bytes) -> None:
-    """Replace a small file: after any crash it holds the old content or the new."""
+def atomic_write(files: FileSystem, directory: str, name: str, *parts: bytes) -> None:
+    """Replace a file: after any crash it holds the old content or the new."""
     temporary = f"{directory}/{name}.tmp"
     remove_if_there(files, temporary)
     file = files.create(temporary)
     try:
-        file.write_at(0, data)
+        position = 0
+        for part in parts:
+            file.write_at(position, part)
+            position += len(part)
         file.sync()
     except OSError:
         # Half a file is useless, and on a full disk it takes space from others.

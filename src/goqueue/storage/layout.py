@@ -3,7 +3,8 @@
 `logs/{topic}/{partition}/{base offset, 20 digits}.log`, with `.index` and `.timeindex` beside it,
 and `.holes` if some of its records are damaged. Beside `logs`: `snapshots/{name}.json`, `trash` for
 deleted logs whose files are not removed yet, `unclaimed/{number}/{topic}` for logs that no topic
-claims, and `journal-reserve`, which only occupies space.
+claims, `journal-reserve`, which only occupies space, and `backups` and `restoring`, which belong to
+`goqueue.storage.backups`.
 """
 
 import enum
@@ -15,11 +16,13 @@ from goqueue.model import Code, LogId, Offset, Refused, check_name
 from goqueue.storage.filesystem import EntryKind, FileSystem
 
 __all__ = [
+    "BACKUPS",
     "CLEANED_FILE",
     "EPOCHS_FILE",
     "LOGS",
     "POINT_FILE",
     "RESERVE_FILE",
+    "RESTORING",
     "SNAPSHOTS",
     "TRASH",
     "UNCLAIMED",
@@ -36,6 +39,8 @@ __all__ = [
 ]
 
 LOGS = "logs"
+BACKUPS = "backups"
+RESTORING = "restoring"
 SNAPSHOTS = "snapshots"
 TRASH = "trash"
 UNCLAIMED = "unclaimed"

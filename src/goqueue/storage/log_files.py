@@ -12,35 +12,24 @@ Invariant: every segment but the last is durable, so only the last can have a to
 """
 
 import errno
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from goqueue.log import IndexEntry, RecoveryPoint, placeholder
 from goqueue.model import (
-    Code,
-    Damaged,
-    LogId,
-    LogSettings,
     Offset,
-    Refused,
-    Seek,
+    Repaired,
     SegmentFacts,
-    Slice,
     Truncated,
     Write,
 )
-from goqueue.records import Corrupt
+from goqueue.records import Buffer, Corrupt
 from goqueue.storage.cleaned_file import forget_cleaned, save_cleaned
 from goqueue.storage.epochs_file import History, save_epochs
-from goqueue.storage.filesystem import FileCommit, FileSystem
-from goqueue.storage.first_write_barrier import FirstWriteBarrier
-from goqueue.storage.layout import NameKind, log_directory, segment_name
-from goqueue.storage.metrics import UNCOUNTED
-from goqueue.storage.recovery_point import RecoveryPointFile
+from goqueue.storage.filesystem import File, FileCommit
+from goqueue.storage.layout import NameKind, segment_name
+from goqueue.storage.log_segments import LogSegments
 from goqueue.storage.segment import (
-    DamageFound,
-    Hole,
-    Pools,
     SegmentFile,
     remove_index,
     remove_set_aside,
@@ -49,90 +38,10 @@ from goqueue.storage.segment import (
 __all__ = ["LogFiles"]
 
 
-class LogFiles:
+class LogFiles(LogSegments):
     """The files of one log, opened for writing by this process alone."""
 
-    __slots__ = (
-        "_active",
-        "_actives",
-        "_directory",
-        "_files",
-        "_footing",
-        "_is_dirty",
-        "_log",
-        "_point",
-        "_pool",
-        "_sealed",
-        "_settings",
-        "guard",
-        "meter",
-    )
-
-    def __init__(
-        self,
-        files: FileSystem,
-        log: LogId,
-        settings: LogSettings,
-        *,
-        sealed: Iterable[SegmentFacts],
-        active: SegmentFile,
-        point: RecoveryPointFile,
-        pools: Pools,
-        footing: FirstWriteBarrier,
-    ) -> None:
-        self._files = files
-        self._log = log
-        self._directory = log_directory(log)
-        self._settings = settings
-        self._sealed = {facts.base: facts for facts in sealed}
-        self._active = active
-        self._point = point
-        self._pool = pools.sealed
-        self._actives = pools.actives
-        self._footing = footing
-        self._is_dirty = False
-        # Set by a storage that holds several logs.
-        self.meter = UNCOUNTED
-        self.guard: AbstractContextManager[object] = nullcontext()
-
-    @property
-    def log(self) -> LogId:
-        return self._log
-
-    @property
-    def directory(self) -> str:
-        return self._directory
-
-    @property
-    def settings(self) -> LogSettings:
-        return self._settings
-
-    @property
-    def end(self) -> Offset:
-        """The offset after the last record written."""
-        return self._active.end
-
-    @property
-    def active_base(self) -> Offset:
-        return self._active.base
-
-    @property
-    def is_dirty(self) -> bool:
-        """Whether there are unsynced writes."""
-        return self._is_dirty
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether this log was never written to and has no files yet."""
-        return self._footing.is_bare
-
-    @property
-    def point(self) -> RecoveryPoint:
-        return self._point.point
-
-    def facts(self, base: Offset) -> SegmentFacts | None:
-        """The facts of a sealed segment."""
-        return self._sealed.get(base)
+    __slots__ = ()
 
     # Writes
 
@@ -143,6 +52,8 @@ class LogFiles:
         """
         if not self._footing.is_sure:
             self._footing.settle(self._active, self._point, self._reached())
+        if self._epochs_owed is not None:
+            self._save_owed_epochs(self._epochs_owed)
 
     def promise(self) -> None:
         """After a repair: everything was synced; replace every older recovery point."""
@@ -203,9 +114,14 @@ class LogFiles:
             self._active.sync()
         self.note_synced()
 
+    def note_committed(self, upto: Offset) -> None:
+        """A replicated log is committed so far; the point of the next sync says so."""
+        self._committed = max(self._committed, upto)
+
     def note_synced(self) -> None:
         """Everything written so far is durable; `save_point` writes that down later."""
-        if self._is_dirty:
+        is_committed_further = self._point.point.committed < self._committed
+        if self._is_dirty or (is_committed_further and not self.is_bare):
             with self.guard:
                 self._is_dirty = False
                 self._actives.use(self._active)
@@ -254,6 +170,7 @@ class LogFiles:
             position=self._active.size,
             offset=self._active.end,
             start=self.point.start if start is None else start,
+            committed=min(self._committed, self._active.end),
         )
 
     # Changes of segments
@@ -277,6 +194,7 @@ class LogFiles:
         target = None if base is None else self._segment(base)
         # If compaction removed the last records before the cut, the point is before them.
         place = IndexEntry(offset, 0) if target is None else target.place_of(offset)
+        self._committed = min(self._committed, Offset(place.offset))
         self._point.save_durably(
             RecoveryPoint(
                 sequence=0,
@@ -284,6 +202,7 @@ class LogFiles:
                 position=place.position,
                 offset=Offset(place.offset),
                 start=self.point.start,
+                committed=self._committed,
             )
         )
         self._remove_from(offset if base is None else Offset(base + 1))
@@ -299,6 +218,37 @@ class LogFiles:
         self._point.save_durably(self._reached())
         return Truncated(log=self._log, offset=offset, active=self._active.facts)
 
+    def reset(self, start: Offset) -> Truncated:
+        """Remove every record, and begin an empty log at `start`.
+
+        The recovery point moves first: after a crash, segments that end below it are left over.
+        """
+        with self.guard:
+            if not self.is_bare and start < self._active.end:
+                self._truncate(self.point.start)
+            self.sync()
+            forget_cleaned(self._files, self._directory)
+            self._committed = start
+            self._point.save_durably(
+                RecoveryPoint(
+                    sequence=0,
+                    segment=start,
+                    position=0,
+                    offset=start,
+                    start=start,
+                    committed=start,
+                )
+            )
+            self._remove_from(Offset(0))
+            self._active = SegmentFile.create(
+                self._files, self._directory, start, self._settings.index_interval_bytes
+            )
+            self.meter.segments_created += 1
+            self._actives.use(self._active)
+            self.save_epochs(())
+            self._point.save_durably(self._reached())
+            return Truncated(log=self._log, offset=start, active=self._active.facts, is_reset=True)
+
     def _remove_from(self, base: Offset) -> None:
         """Remove every segment that starts at or after `base`, the last one first."""
         for later in sorted((*self._sealed, self._active.base), reverse=True):
@@ -306,13 +256,6 @@ class LogFiles:
                 self._remove(later)
                 self._forget(later)
                 self._files.sync_directory(self._directory)
-
-    def _base_holding(self, offset: Offset) -> Offset | None:
-        """The last segment that starts at or before `offset` and reaches it."""
-        if self._active.base <= offset:
-            return self._active.base
-        ends = {base: facts.end for base, facts in self._sealed.items()}
-        return max((b for b, end in ends.items() if b <= offset <= end), default=None)
 
     def _reopen(self, target: SegmentFile, place: IndexEntry, offset: Offset) -> None:
         """Cut `target` at `place` and make it the active segment."""
@@ -326,6 +269,26 @@ class LogFiles:
             # where the log continues.
             self._active.append(placeholder(offset - 1, self._active.facts.max_timestamp))
             self._active.sync()
+
+    def repair(self, first: Offset, data: Buffer) -> Repaired:
+        """Write the records of another copy over damaged ones, if they fit; see `SegmentFile`."""
+        with self.guard:
+            base = self._base_of(first)
+            below = first
+            if base is not None:
+                try:
+                    below = self._segment(base).repair(first, data)
+                except Corrupt:
+                    # Not one record of the segment is good: nothing says where these were.
+                    below = first
+        return Repaired(log=self._log, first=first, below=below)
+
+    def _base_of(self, offset: Offset) -> Offset | None:
+        """The segment that holds an offset."""
+        if self._active.base <= offset:
+            return self._active.base
+        found = (base for base, facts in self._sealed.items() if base <= offset < facts.end)
+        return next(found, None)
 
     def drop(self, start: Offset) -> None:
         """Remove every sealed segment that ends at or below `start`, oldest first."""
@@ -396,19 +359,32 @@ class LogFiles:
         save_cleaned(self._files, self._directory, upto)
 
     def save_epochs(self, epochs: History) -> None:
-        """Save a copy of the epoch history."""
-        self._footing.note_epochs()
-        save_epochs(self._files, self._directory, epochs)
+        """Save a copy of the epoch history: now, or before the next record if that fails.
 
-    def save(self) -> None:
-        """Before a clean stop: sync, and leave nothing to scan."""
+        Until then the older copy says too much at most, about records that are not there.
+        """
+        self._footing.note_epochs()
+        self._epochs_owed = epochs
+        with suppress(OSError):
+            self._save_owed_epochs(epochs)
+
+    def _save_owed_epochs(self, epochs: History) -> None:
+        save_epochs(self._files, self._directory, epochs)
+        self._epochs_owed = None
+
+    def save(self) -> File | None:
+        """Before a clean stop: sync, and leave nothing to scan.
+
+        The file of the recovery point is returned, for the caller to sync, together with those of
+        other logs, and to close; None if there is nothing to do.
+        """
         if not self._footing.is_sure:
             # Nothing changed, and the opening had nothing to scan.
-            return
+            return None
         self.sync()
         with self.guard:
             self._active.save_index()
-        self._point.save_durably(self._reached())
+        return self._point.write_all(self._reached())
 
     def release(self) -> None:
         """Close the files without another write."""
@@ -429,97 +405,3 @@ class LogFiles:
         remove_index(self._files, self._directory, base)
         self._files.remove(f"{self._directory}/{segment_name(base)}")
         self.meter.segments_deleted += 1
-
-    # Reads
-
-    def read(self, wanted: Slice) -> memoryview:
-        """The records of a slice; raises DamageFound when they are not what was written."""
-        segment = self._segment_for(wanted)
-        self._check_hole(segment, wanted.offset)
-        try:
-            return segment.read(wanted.offset, wanted.below, wanted.bytes_max)
-        except Corrupt as corrupt:
-            self._look_closer(segment, corrupt)
-        self._check_hole(segment, wanted.offset)
-        try:
-            return segment.read(wanted.offset, wanted.below, wanted.bytes_max)
-        except Corrupt as corrupt:
-            # It was readable a moment ago: the disk is unreliable.
-            raise OSError(errno.EIO, f"{self._log}: {corrupt}") from corrupt
-
-    def find(self, seek: Seek) -> Offset | None:
-        """The first offset of the segment at or after a timestamp."""
-        if seek.segment != self._active.base and seek.segment not in self._sealed:
-            return None
-        segment = self._segment(seek.segment)
-        try:
-            return segment.find(seek.timestamp, seek.offset, seek.below)
-        except Corrupt as corrupt:
-            self._look_closer(segment, corrupt)
-        try:
-            return segment.find(seek.timestamp, seek.offset, seek.below)
-        except Corrupt as corrupt:
-            raise OSError(errno.EIO, f"{self._log}: {corrupt}") from corrupt
-
-    def _look_closer(self, segment: SegmentFile, doubt: Corrupt) -> None:
-        """Rebuild the index, and find the damage unless only the index was wrong."""
-        known = self._sealed.get(segment.base)
-        try:
-            segment.rebuild_index(self._active.end if known is None else known.end)
-        except Corrupt as corrupt:
-            raise OSError(errno.EIO, f"{self._log}: {corrupt}") from doubt
-        self.meter.index_rebuilds += 1
-
-    def _check_hole(self, segment: SegmentFile, offset: Offset) -> None:
-        hole = segment.hole_at(offset) if segment.holes else None
-        if hole is not None:
-            raise self._damage(segment.base, hole)
-
-    def _damage(self, base: Offset, hole: Hole) -> DamageFound:
-        return DamageFound(
-            Damaged(
-                log=self._log,
-                segment=base,
-                position=hole.position,
-                first=hole.first,
-                below=hole.below,
-                reason=hole.reason,
-            )
-        )
-
-    def check_damage(self, base: Offset, doubt: Corrupt) -> None:
-        """Check a sealed segment after a bad record: raises the damage."""
-        with self.guard:
-            segment = self._segment(base)
-            self._look_closer(segment, doubt)
-            for hole in segment.holes:
-                raise self._damage(base, hole)
-
-    def _segment_for(self, wanted: Slice) -> SegmentFile:
-        """The segment of a slice, also if it was merged into another in the meantime."""
-        if wanted.segment == self._active.base or wanted.segment in self._sealed:
-            return self._segment(wanted.segment)
-        for base, facts in self._sealed.items():
-            if base <= wanted.offset < facts.end:
-                return self._segment(base)
-        raise Refused(Code.OFFSET_OUT_OF_RANGE, offset=wanted.offset, earliest=self.point.start)
-
-    def _segment(self, base: Offset) -> SegmentFile:
-        if base == self._active.base:
-            if not self._is_dirty:
-                self._actives.use(self._active)
-            return self._active
-        opened = self._pool.get(self._log, base)
-        return self._open_sealed(self._sealed[base]) if opened is None else opened
-
-    def _open_sealed(self, facts: SegmentFacts) -> SegmentFile:
-        interval = self._settings.index_interval_bytes
-        opened = SegmentFile(self._files, self._directory, facts.base, facts.size, interval)
-        try:
-            if not opened.load_index(facts.size):
-                self._look_closer(opened, Corrupt(0, "index"))
-        except BaseException:
-            opened.close()
-            raise
-        self._pool.put(self._log, opened)
-        return opened

@@ -472,4 +472,5 @@ def _reached(state: LogState, point: RecoveryPoint | None) -> RecoveryPoint:
         position=active.size,
         offset=active.end,
         start=state.start,
+        committed=state.committed,
     )

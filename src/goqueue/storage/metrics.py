@@ -108,8 +108,9 @@ class Meters:
         if not meter.logs:
             del self._topics[topic]
 
-    def save(self, kind: str, size: int, took_ns: int) -> None:
-        """A snapshot was saved."""
+    def save(self, name: str, size: int, took_ns: int) -> None:
+        """A snapshot was saved; in its name the kind comes before the number of the topic."""
+        kind = name.partition("-")[0]
         meter = self._snapshots.get(kind)
         if meter is None:
             meter = self._snapshots[kind] = SnapshotMeter()

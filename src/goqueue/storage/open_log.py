@@ -9,6 +9,9 @@ from goqueue.model import (
     Drop,
     Dropped,
     Offset,
+    Repair,
+    Repaired,
+    Reset,
     Rewind,
     Roll,
     SaveEpochs,
@@ -56,6 +59,8 @@ class OpenLog:
         """Record a sync that is answered when the call ends."""
         if self.is_failed:
             return
+        if sync.committed:
+            self.files.note_committed(sync.committed)
         if sync.is_durable:
             self.sync_upto = max(sync.upto, self.sync_upto or Offset(0))
         else:
@@ -72,7 +77,7 @@ class OpenLog:
                 return not self.files.is_bare
         return True
 
-    def change(self, disk: FileSystem, change: Change) -> Truncated | Dropped | None:
+    def change(self, disk: FileSystem, change: Change) -> Truncated | Dropped | Repaired | None:
         """Execute a change of the files; raises OSError, Corrupt or DamageFound."""
         files = self.files
         match change:
@@ -85,9 +90,14 @@ class OpenLog:
             case Truncate(offset):
                 self.is_full = False
                 return files.truncate(offset)
+            case Reset(start):
+                self.is_full = False
+                return files.reset(start)
             case Drop(start):
                 files.drop(start)
                 return Dropped(log=files.log, start=start)
+            case Repair(first, data):
+                return files.repair(first, data)
             case SaveEpochs(epochs):
                 files.save_epochs(epochs)
             case Compact():

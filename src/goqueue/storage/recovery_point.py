@@ -79,14 +79,23 @@ class RecoveryPointFile:
 
         The name of a new file is durable after the next sync of the log's directory.
         """
+        file = self.write_all(point)
+        try:
+            sync_once(file.sync)
+        finally:
+            file.close()
+
+    def write_all(self, point: RecoveryPoint) -> File:
+        """Write `point` into every slot; the caller syncs and closes the file, with others."""
         self._noted = None
         file = self._open()
         try:
             for _ in range(_SLOTS):
                 self._write(file, point)
-            sync_once(file.sync)
-        finally:
+        except BaseException:
             file.close()
+            raise
+        return file
 
     def _open(self) -> File:
         path = f"{self._directory}/{POINT_FILE}"

@@ -24,15 +24,18 @@ What a refusal of the disk means is decided here, once:
 """
 
 import errno
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from typing import NamedTuple
+
+import msgspec
 
 from goqueue.log import LogState
 from goqueue.metrics import Family
 from goqueue.model import (
     MILLISECOND,
+    BackupJobFailed,
     Code,
     Compact,
     Compacted,
@@ -44,14 +47,14 @@ from goqueue.model import (
     Effect,
     Failed,
     Filled,
+    HoldSegments,
     LogId,
     LogSettings,
-    Offset,
     Refused,
     Reshape,
     Roll,
     SaveEpochs,
-    Seek,
+    SegmentsHeld,
     Slice,
     Sync,
     Synced,
@@ -59,15 +62,24 @@ from goqueue.model import (
     is_internal,
 )
 from goqueue.records import Corrupt
+from goqueue.storage.background_read import BackgroundRead
+from goqueue.storage.backups import hold_segments, sweep_restore
 from goqueue.storage.filesystem import FileCommit, FileSystem
 from goqueue.storage.log_directories import Moved, Trash, TreeChanges, move_unclaimed
 from goqueue.storage.log_files import LogFiles
 from goqueue.storage.log_opener import Opened, new_log, open_log
-from goqueue.storage.metrics import IndexType, Meters, families_of
+from goqueue.storage.log_reader import LogReader
+from goqueue.storage.metrics import Meters, families_of
 from goqueue.storage.open_log import OpenLog
 from goqueue.storage.reserve import JournalReserve
 from goqueue.storage.segment import DamageFound, OpenActives, OpenSegments, Pools
-from goqueue.storage.snapshots import load_snapshot, save_snapshot
+from goqueue.storage.snapshots import (
+    load_snapshot,
+    save_snapshot,
+    save_snapshots,
+    snapshot_parts,
+)
+from goqueue.storage.time_search import TimeSearch
 
 __all__ = ["Storage"]
 
@@ -77,6 +89,8 @@ _PASSING = _NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _POINT_DELAY_NS = 200 * MILLISECOND
 # So that the next group never waits for the points of thousands of logs.
 _POINTS_PER_CALL = 8
+# How many recovery points are synced together at a stop: so many descriptors.
+_SAVES_MAX = 64
 
 
 def _describe(error: OSError) -> str:
@@ -113,6 +127,7 @@ class Storage:
         """`ticks` is a monotonic clock in nanoseconds: it paces what may be done later."""
         self._files = files
         self._guard = guard or nullcontext()
+        self._opening: dict[LogId, None] = {}
         self._reserve = JournalReserve(files, reserve_bytes)
         self._pools = Pools(
             sealed=OpenSegments(open_segments_max), actives=OpenActives(open_actives_max)
@@ -125,6 +140,9 @@ class Storage:
         self._points_due: dict[LogId, int] = {}
         self._ticks = ticks
         self._meters = Meters()
+        self.time_search = TimeSearch(self._guard, self._entry, ticks)
+        self.reader = LogReader(self._guard, self._entry, ticks)
+        self.background = BackgroundRead(self._guard, self._entry, self.read)
 
     def open(self, log: LogId, settings: LogSettings) -> Opened:
         """Open or create a log, recovering it first; raises OSError if that fails.
@@ -132,8 +150,11 @@ class Storage:
         Other threads may read, and one may execute effects of other logs, at the same time.
         """
         assert log not in self._open_logs
+        with self._guard:
+            self._opening[log] = None
         opened = open_log(self._files, log, settings, self._pools)
         with self._guard:
+            del self._opening[log]
             self._pools.sealed.absorb(opened.sealed)
             self._open_logs[log] = self._entry_for(opened.files)
             self._open_logs[log].meter.index_rebuilds += len(opened.report.rebuilt_indexes)
@@ -144,25 +165,41 @@ class Storage:
         return OpenLog(files, self._meters.begin(files.log.topic))
 
     def close(self) -> None:
-        """Stop every log that has not failed cleanly; raises the first error at the end."""
+        """Stop every log that has not failed cleanly; raises the first error at the end.
+
+        A recovery point is synced for each log that was written to. Those of many logs are synced
+        together: one after the other, ten thousand of them would take minutes.
+        """
         errors: list[OSError] = []
-        for entry in self._open_logs.values():
-            self._end_compaction(entry)
-            steps = (
-                [entry.files.release]
-                if entry.is_failed
-                else [entry.files.save, entry.files.release]
-            )
-            for step in steps:
-                try:
-                    step()
-                except OSError as error:
-                    errors.append(error)
+        entries = list(self._open_logs.values())
+        for first in range(0, len(entries), _SAVES_MAX):
+            self._save(entries[first : first + _SAVES_MAX], errors)
         self._open_logs.clear()
         self._points_due.clear()
         self._reserve.close()
         if errors:
             raise errors[0]
+
+    def _save(self, entries: Sequence[OpenLog], errors: list[OSError]) -> None:
+        """Save the recovery points of logs, and close their files."""
+        commits: list[FileCommit] = []
+        for entry in entries:
+            self._end_compaction(entry)
+            try:
+                file = None if entry.is_failed else entry.files.save()
+            except OSError as error:
+                errors.append(error)
+            else:
+                if file is not None:
+                    commits.append(FileCommit(file, 0, [], is_synced=True, ticks=self._ticks))
+        self._files.commit(commits)
+        errors += [each.sync_error for each in commits if each.sync_error is not None]
+        closes = [each.file.close for each in commits]
+        for close in (*closes, *(each.files.release for each in entries)):
+            try:
+                close()
+            except OSError as error:
+                errors.append(error)
 
     def metrics(self) -> Iterator[Family]:
         """The metric families of storage; callable from any thread."""
@@ -426,28 +463,46 @@ class Storage:
         return self._trash.find_left()
 
     def sweep(self, topics: Collection[str]) -> tuple[Moved, ...]:
-        """Move the logs of all other topics to `unclaimed`; none of them may be open."""
-        known = frozenset(topics)
-        assert all(log.topic in known for log in list(self._open_logs)), (
-            "a log that is open is claimed"
-        )
-        return move_unclaimed(self._files, known)
+        """Move logs of other topics that are not open away; remove those of a cut-short restore."""
+        with self._guard:
+            known = {log.topic for log in (*self._open_logs, *self._opening)}.union(topics)
+            sweep_restore(self._files, known, self._trash)
+            return move_unclaimed(self._files, known)
+
+    def hold_segments(self, wanted: HoldSegments) -> SegmentsHeld | BackupJobFailed:
+        """Link segments into a backup: nothing that happens to their logs removes them there."""
+        logs = {
+            each.log: entry.files
+            for each in wanted.logs
+            if (entry := self._open_logs.get(each.log)) is not None
+        }
+        return hold_segments(self._files, wanted, logs)
 
     # Snapshots
 
-    def save(self, name: str, data: bytes) -> None:
+    def save(self, name: str, data: bytes | msgspec.Struct) -> None:
         """Replace a snapshot; raises OSError, which costs only time at the next start."""
         began = self._ticks()
+        parts = snapshot_parts(data)
+        size = sum(map(len, parts))
         try:
-            save_snapshot(self._files, name, data)
+            save_snapshot(self._files, name, parts)
         except OSError as error:
             # A snapshot allows its journal to be shortened, so it frees space in the end.
             is_journal = is_internal(name) and error.errno in _NO_SPACE
-            if not is_journal or not self._reserve.release(len(data)):
+            if not is_journal or not self._reserve.release(size):
                 raise
-            save_snapshot(self._files, name, data)
-        # The kind is followed by the number of the topic.
-        self._meters.save(name.partition("-")[0], len(data), self._ticks() - began)
+            save_snapshot(self._files, name, parts)
+        self._meters.save(name, size, self._ticks() - began)
+
+    def save_together(self, snapshots: Mapping[str, bytes]) -> list[str]:
+        """Replace many small snapshots; the names of those that are to be saved one by one."""
+        began = self._ticks()
+        failed = save_snapshots(self._files, snapshots, self._ticks)
+        took_ns = (self._ticks() - began) // max(len(snapshots), 1)
+        for name in sorted(snapshots.keys() - failed):
+            self._meters.save(name, len(snapshots[name]), took_ns)
+        return failed
 
     def load(self, name: str) -> bytes | None:
         """A snapshot; None when there is no readable one. Callable from any thread."""
@@ -466,9 +521,8 @@ class Storage:
         Called after the events of `carry_out` were reported, so that nobody waits for it.
         """
         now = self._ticks()
-        for log, due_at in [*islice(self._points_due.items(), _POINTS_PER_CALL)]:
-            if due_at > now:
-                break
+        next_points = islice(self._points_due.items(), _POINTS_PER_CALL)
+        for log in [log for log, due_at in next_points if due_at <= now]:
             del self._points_due[log]
             self._open_logs[log].files.save_point()
 
@@ -516,10 +570,9 @@ class Storage:
                     entry.meter.compaction_latency.observe(self._ticks() - entry.compacting_since)
 
     def _give_up_compaction(self, entry: OpenLog, events: list[DiskEvent]) -> None:
-        if entry.compaction is None:
-            return
-        self._end_compaction(entry)
-        events.append(Compacted(log=entry.files.log, is_last=True))
+        if entry.compaction is not None:
+            self._end_compaction(entry)
+            events.append(Compacted(log=entry.files.log, is_last=True))
 
     def _end_compaction(self, entry: OpenLog) -> None:
         if entry.compaction is not None:
@@ -529,15 +582,9 @@ class Storage:
 
     # Reads
 
-    def read(self, wanted: Slice) -> memoryview:
-        """The records of a slice; raises DamageFound, whose event belongs to the log."""
-        with self._guard:
-            entry = self._entry(wanted.log)
-            began = self._ticks()
-            data = entry.files.read(wanted)
-            entry.meter.bytes_read += len(data)
-            entry.meter.look_up(IndexType.OFFSET, self._ticks() - began)
-            return data
+    def read(self, wanted: Slice, *, may_scan: bool = True) -> memoryview:
+        """The records of a slice; see `LogReader.read`. Callable from any thread."""
+        return self.reader.read(wanted, may_scan=may_scan)
 
     def _entry(self, log: LogId) -> OpenLog:
         entry = self._open_logs.get(log)
@@ -545,15 +592,3 @@ class Storage:
             # Deleted after the caller got the slice.
             raise Refused(Code.TOPIC_NOT_FOUND, topic=log.topic)
         return entry
-
-    def find(self, seeks: Sequence[Seek]) -> Offset | None:
-        """The first offset that any of these finds, in order."""
-        for seek in seeks:
-            with self._guard:
-                entry = self._entry(seek.log)
-                began = self._ticks()
-                found = entry.files.find(seek)
-                entry.meter.look_up(IndexType.TIME, self._ticks() - began)
-            if found is not None:
-                return found
-        return None

@@ -14,6 +14,8 @@ from goqueue.testing.idle import post_to
 
 __all__ = ["MemoryTransport", "connect_ends"]
 
+# What may read one end: what it gets is handed over, or copied into a buffer that it lends.
+Reader = asyncio.Protocol | asyncio.BufferedProtocol
 Data = bytes | bytearray | memoryview
 # Called in either thread when something is handed to a loop.
 Note = Callable[[asyncio.AbstractEventLoop], None]
@@ -27,7 +29,7 @@ class MemoryTransport(asyncio.Transport):
         self._loop = loop
         self._note = note
         self._peer: MemoryTransport | None = None
-        self._protocol: asyncio.Protocol | None = None
+        self._protocol: Reader | None = None
         self._is_closing = False
         # What arrived before reading began, or while it was paused.
         self._unread: list[bytes] = []
@@ -37,7 +39,7 @@ class MemoryTransport(asyncio.Transport):
     def join(self, peer: "MemoryTransport") -> None:
         self._peer = peer
 
-    def serve(self, protocol: asyncio.Protocol) -> None:
+    def serve(self, protocol: Reader) -> None:
         """Hand what arrives to this protocol, which knows this transport already."""
         self._protocol = protocol
         self.resume_reading()
@@ -100,10 +102,23 @@ class MemoryTransport(asyncio.Transport):
 
     def _deliver(self) -> None:
         while self._unread and self._protocol is not None and self.is_reading():
-            self._protocol.data_received(self._unread.pop(0))
+            self._read(self._protocol)
         if self._is_peer_gone and not self._is_closing and not self._unread:
             self._is_closing = True
             self._lose()
+
+    def _read(self, protocol: Reader) -> None:
+        data = self._unread.pop(0)
+        if isinstance(protocol, asyncio.BufferedProtocol):
+            # What is larger than the buffer follows in parts.
+            room = memoryview(protocol.get_buffer(len(data)))
+            part = data[: len(room)]
+            if len(part) < len(data):
+                self._unread.insert(0, data[len(part) :])
+            room[: len(part)] = part
+            protocol.buffer_updated(len(part))
+        else:
+            protocol.data_received(data)
 
     def _lose(self) -> None:
         protocol, self._protocol = self._protocol, None

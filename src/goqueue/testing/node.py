@@ -185,7 +185,7 @@ class MemoryNode:
 
     # What clients call
 
-    def attach(self, protocol: asyncio.Protocol) -> None:
+    def attach(self, protocol: asyncio.BufferedProtocol) -> None:
         """Connect the client's end, on the loop that runs."""
         node_loop = self._loop
         if node_loop is None:

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from random import Random
 
 from goqueue.broker import NodeEvent
-from goqueue.model import Asked, Left, Refused, RequestId
+from goqueue.model import HOUR, Asked, Caller, Left, Refused, RequestId
 from goqueue.model.requests import Command, Reply
 from goqueue.runtime import SystemZones
 from goqueue.sim import DiskClock, Faults, NodeSwarm, Process, SimulatedFileSystem, Trace
@@ -24,6 +24,8 @@ from goqueue.testing.clock import ManualClock, Timer
 __all__ = ["NodeFailed", "ProcessBroker"]
 
 _RECEIPT_KEY = bytes(32)
+# A clock may be moved by years, and upkeep every second would be most of the work.
+_UPKEEP_IDLE_NS = 24 * HOUR
 
 
 class NodeFailed(RuntimeError):
@@ -48,6 +50,7 @@ class ProcessBroker:
             clock=DiskClock(chance, lambda: clock.read().instant),
             zones=SystemZones(),
         )
+        self._process.upkeep_idle_ns = _UPKEEP_IDLE_NS
         self._events: deque[NodeEvent] = deque()
         self._waiting: dict[RequestId, tuple[Command, asyncio.Future[Reply]]] = {}
         self._next_request = 1
@@ -83,7 +86,7 @@ class ProcessBroker:
         if self.failure is not None:
             raise NodeFailed(f"the node has failed: {self.failure!r}") from self.failure
 
-    async def ask(self, command: Command) -> Reply:
+    async def ask(self, command: Command, caller: Caller) -> Reply:
         """The reply to a command; raises Refused. To interrupt it withdraws the command."""
         self.check()
         request = RequestId(self._next_request)
@@ -91,7 +94,7 @@ class ProcessBroker:
         answer: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[request] = command, answer
         self._clock.idle.report(type(command).__name__)
-        self._schedule(Asked(request=request, command=command))
+        self._schedule(Asked(request=request, command=command, caller=caller))
         try:
             return await answer
         finally:
@@ -120,6 +123,9 @@ class ProcessBroker:
             return
         now = self._clock.read()
         try:
+            if self._events:
+                self._process.node.hasten_upkeep(now)
+                self._process.settle(now)
             while self._events:
                 self._process.take(self._events.popleft(), now)
             self._process.settle(now)

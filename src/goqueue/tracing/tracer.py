@@ -10,7 +10,7 @@ messages carry their own contexts.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
 import msgspec
@@ -76,6 +76,10 @@ Steps = Generator[int, None, Outcome]
 
 # Entries, each with the index of one of its messages.
 _Places = list[tuple[TraceEntry, int]]
+
+
+# Tells on which topics spans may be seen; None: on all of them.
+TopicFilter = Callable[[str], bool] | None
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,10 +182,12 @@ class Tracer:
 
     # Queries
 
-    def find(self, trace: bytes) -> Trace | None:
-        """The known spans of one trace."""
+    def find(self, trace: bytes, sees: TopicFilter = None) -> Trace | None:
+        """The known spans of one trace, on topics that may be seen."""
         found: _Places = []
         for entry, kept in self._ring:
+            if sees is not None and not sees(entry.place.topic):
+                continue
             contexts = entry.contexts()
             found += [(entry, index) for index in _places(contexts, trace) if index in kept]
         return _gather(found) if found else None
@@ -190,9 +196,11 @@ class Tracer:
         """The newest matching traces, and how many match."""
         return _finished(self.search_steps(search, limit))
 
-    def search_steps(self, search: Search, limit: int) -> Steps[tuple[list[Trace], int]]:
+    def search_steps(
+        self, search: Search, limit: int, sees: TopicFilter = None
+    ) -> Steps[tuple[list[Trace], int]]:
         """The same in steps; each yields the units it did."""
-        by_trace = yield from self._by_trace()
+        by_trace = yield from self._by_trace(sees)
         newest: list[_Places] = []
         # By their first known span.
         for places in reversed(by_trace.values()):
@@ -206,10 +214,16 @@ class Tracer:
             yield len(places)
         return found, len(newest)
 
-    def _by_trace(self) -> Steps[dict[bytes, _Places]]:
-        """The locations of the spans of each trace, in the order of recording."""
+    def _by_trace(self, sees: TopicFilter) -> Steps[dict[bytes, _Places]]:
+        """The locations of the spans of each trace, in the order of recording.
+
+        Who may not see a topic sees no span on it, also where a caller chose the id of the trace.
+        """
         found: dict[bytes, _Places] = {}
         for entry, kept in self._ring:
+            if sees is not None and not sees(entry.place.topic):
+                yield 1
+                continue
             contexts = entry.contexts()
             for first in range(kept.start, kept.stop, _STEP_SPANS):
                 for index in range(first, min(first + _STEP_SPANS, kept.stop)):
@@ -227,11 +241,11 @@ class Tracer:
         """Counts over the whole ring."""
         return _finished(self.statistics_steps())
 
-    def statistics_steps(self) -> Steps[TracingStatistics]:
+    def statistics_steps(self, sees: TopicFilter = None) -> Steps[TracingStatistics]:
         """The same in steps; each yields the units it did."""
         counts = dict.fromkeys(TraceStatus, 0)
         latency_ns = 0
-        by_trace = yield from self._by_trace()
+        by_trace = yield from self._by_trace(sees)
         for places in by_trace.values():
             status = _status(places)
             counts[status] += 1
@@ -245,7 +259,7 @@ class Tracer:
             pending=counts[TraceStatus.PENDING],
             average_ns=latency_ns // max(1, counts[TraceStatus.COMPLETED]),
             sampling=self._sampling,
-            spans=len(self._ring),
+            spans=len(self._ring) if sees is None else sum(map(len, by_trace.values())),
             capacity=self._ring.capacity,
         )
 

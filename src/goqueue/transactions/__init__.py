@@ -13,6 +13,7 @@ from goqueue.transactions.changes import (
     Prepared,
     ProducerStated,
     ProgressAdded,
+    TenantForgotten,
     TransactionChange,
 )
 from goqueue.transactions.producers import Producer, Producers
@@ -37,6 +38,7 @@ __all__ = [
     "ProducerStated",
     "Producers",
     "ProgressAdded",
+    "TenantForgotten",
     "Transaction",
     "TransactionChange",
     "Transactions",

@@ -16,6 +16,7 @@ __all__ = [
     "Prepared",
     "ProducerStated",
     "ProgressAdded",
+    "TenantForgotten",
     "TransactionChange",
 ]
 
@@ -37,6 +38,8 @@ class ProducerStated(msgspec.Struct, frozen=True, kw_only=True, tag="producer", 
     ended_epoch: int = 0
     # When it was last heard of, in wall time, as far as the journal knows.
     heard_at: int = 0
+    # Transactional ids are separate by tenant.
+    tenant: str = "default"
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
@@ -112,11 +115,20 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
         return TransactionKey(self.producer, self.number)
 
 
-class KeyKept(msgspec.Struct, frozen=True, kw_only=True, tag="key"):
-    """A group of transactions was committed under this key."""
+class KeyKept(msgspec.Struct, frozen=True, kw_only=True, tag="key", omit_defaults=True):
+    """A group of transactions was committed under this key, by this tenant."""
 
     key: str
     at: int
+    tenant: str = "default"
 
 
-TransactionChange = ProducerStated | Begun | ProgressAdded | Prepared | Decided | Ended | KeyKept
+class TenantForgotten(msgspec.Struct, frozen=True, kw_only=True, tag="tenant-forgotten"):
+    """A tenant was deleted: its producers and keys are gone, whoever gets its id next."""
+
+    tenant: str
+
+
+TransactionChange = (
+    ProducerStated | Begun | ProgressAdded | Prepared | Decided | Ended | KeyKept | TenantForgotten
+)

@@ -4,7 +4,7 @@ Decides who may speak for a producer. Invariant: of two holders of one transacti
 with the newest epoch is ever heard.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from goqueue.model import (
@@ -33,6 +33,9 @@ _PRODUCERS_MAX = 200_000
 _IDLE_NAMED_NS = 7 * 24 * HOUR
 # How many that hold a transaction are passed over in the search for one that may go.
 _PASSED_MAX = 16
+# Of the producers of a node, one tenant other than this has at most one of so many shares.
+_DEFAULT_TENANT = "default"
+_SHARES = 10
 
 
 class Producer:
@@ -49,12 +52,14 @@ class Producer:
         "last",
         "outcome",
         "seen_wall",
+        "tenant",
         "timeout_ns",
         "transactional_id",
     )
 
     def __init__(self, stated: ProducerStated) -> None:
         self.id = stated.producer
+        self.tenant = stated.tenant
         # In this life, and by the clock that nobody puts, which survives it.
         self.heard_at = Instant(0)
         self.heard_wall = 0
@@ -99,7 +104,14 @@ class Producer:
             began_at=0 if is_open else self.began_at,
             ended_epoch=self.ended_epoch,
             heard_at=self.heard_wall,
+            tenant=self.tenant,
         )
+
+    @property
+    def name(self) -> tuple[str, str] | None:
+        """Its transactional id and the tenant whose id that is: nobody else's is meant by it."""
+        name = self.transactional_id
+        return None if name is None else (self.tenant, name)
 
     @property
     def active_at(self) -> int:
@@ -115,15 +127,42 @@ class Producer:
             )
 
 
+class _IdleOrder:
+    """Ids without and with a transactional id, the one that was silent longest first."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self) -> None:
+        self._ids: dict[bool, dict[int, None]] = {False: {}, True: {}}
+
+    def __len__(self) -> int:
+        return len(self._ids[False]) + len(self._ids[True])
+
+    def move_last(self, producer: Producer) -> None:
+        self.remove(producer)
+        self._ids[producer.transactional_id is not None][producer.id] = None
+
+    def remove(self, producer: Producer) -> None:
+        self._ids[producer.transactional_id is not None].pop(producer.id, None)
+
+    def sort(self, active_at: Callable[[int], int]) -> None:
+        for is_named, ids in self._ids.items():
+            self._ids[is_named] = dict.fromkeys(sorted(ids, key=active_at))
+
+    def first(self, count: int, *, is_named: bool) -> list[int]:
+        return list(islice(self._ids[is_named], count))
+
+
 class Producers:
     """Producers by id and by transactional id."""
 
     def __init__(self, limit: int = _PRODUCERS_MAX) -> None:
         self._limit = limit
         self._producers: dict[int, Producer] = {}
-        self._named: dict[str, Producer] = {}
-        # Ids without and with a transactional id, the one that was silent longest first.
-        self._idle: dict[bool, dict[int, None]] = {False: {}, True: {}}
+        self._named: dict[tuple[str, str], Producer] = {}
+        self._idle = _IdleOrder()
+        # Of each tenant but `default`.
+        self._idle_of: dict[str, _IdleOrder] = {}
         # A clock that nobody puts: wall time as it was when this life began, and how long that is.
         self._life: Now | None = None
         self._next_id = 1
@@ -145,8 +184,17 @@ class Producers:
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
-    def named(self, transactional_id: str) -> Producer | None:
-        return self._named.get(transactional_id)
+    def named(self, transactional_id: str, tenant: str = "default") -> Producer | None:
+        return self._named.get((tenant, transactional_id))
+
+    def of_tenant(self, tenant: str, count_max: int) -> list[Producer]:
+        """Some of the producers of a tenant that is not `default`."""
+        own = self._idle_of.get(tenant)
+        if own is None:
+            return []
+        ids = own.first(count_max, is_named=False)
+        ids += own.first(count_max - len(ids), is_named=True)
+        return [self._producers[each] for each in ids]
 
     # Deciding
 
@@ -156,7 +204,7 @@ class Producers:
         if producer is None:
             raise Refused(Code.PRODUCER_NOT_FOUND, producer_id=producer_id)
         producer.check_epoch(epoch)
-        name = producer.transactional_id
+        name = producer.name
         if name is not None and self._named.get(name) is not producer:
             # Its epochs were used up, and another producer has the name.
             raise Refused(Code.PRODUCER_FENCED, epoch=epoch)
@@ -170,9 +218,9 @@ class Producers:
         self._move_last(producer)
 
     def _move_last(self, producer: Producer) -> None:
-        order = self._idle[producer.transactional_id is not None]
-        order.pop(producer.id, None)
-        order[producer.id] = None
+        self._idle.move_last(producer)
+        if producer.tenant != _DEFAULT_TENANT:
+            self._idle_of.setdefault(producer.tenant, _IdleOrder()).move_last(producer)
 
     def steady(self, now: Now) -> int:
         """Wall time, unless the clock was put since this life began."""
@@ -192,8 +240,8 @@ class Producers:
             )
         return self.find(owner.producer_id, owner.epoch, now)
 
-    def init(self, command: InitProducer, now: Now) -> ProducerStated:
-        """A new producer, or the next epoch of one that is known."""
+    def init(self, command: InitProducer, now: Now, tenant: str = "default") -> ProducerStated:
+        """A new producer of a tenant, or the next epoch of one that is known."""
         name = command.transactional_id
         if name is not None:
             check_name(name, "transactional_id")
@@ -203,44 +251,48 @@ class Producers:
             raise Refused(
                 Code.REQUEST_INVALID, field="transaction_timeout_ms", minimum=1000, maximum=900_000
             )
-        known = None if name is None else self._named.get(name)
+        known = None if name is None else self._named.get((tenant, name))
         if known is not None and known.epoch < _EPOCH_MAX:
             return ProducerStated(
                 producer=known.id,
                 epoch=known.epoch + 1,
                 transactional_id=name,
                 timeout_ns=command.timeout_ns,
+                tenant=tenant,
             )
-        self._make_room(now)
+        own = self._idle_of.get(tenant)
+        if own is not None:
+            self._make_room(own, self._limit // _SHARES, now)
+        self._make_room(self._idle, self._limit, now)
         return ProducerStated(
             producer=self._next_id,
             epoch=0,
             transactional_id=name,
             timeout_ns=command.timeout_ns,
             heard_at=self.steady(now),
+            tenant=tenant,
         )
 
-    def _make_room(self, now: Now) -> None:
-        """Let the one go that was silent longest, if there are too many.
+    def _make_room(self, order: _IdleOrder, limit: int, now: Now) -> None:
+        """Let the one go that was silent longest, if there are too many in this order.
 
         Nothing is journaled: after a crash it is there again, and silent for as long.
         """
         # Two at most, so that a start that found more than there may be comes down again.
         for _ in range(2):
-            if len(self._producers) < self._limit:
+            if len(order) < limit:
                 return
-            idle = self._most_idle(now)
+            idle = self._most_idle(order, now)
             if idle is None:
                 break
-            self._drop(idle)
-        if len(self._producers) >= self._limit:
-            raise Refused(Code.QUOTA_EXCEEDED, quota="producers", limit=self._limit)
+            self.drop(idle)
+        if len(order) >= limit:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="producers", limit=limit)
 
-    def _most_idle(self, now: Now) -> Producer | None:
-        unnamed = next(iter(self._idle[False]), None)
-        if unnamed is not None:
+    def _most_idle(self, order: _IdleOrder, now: Now) -> Producer | None:
+        for unnamed in order.first(1, is_named=False):
             return self._producers[unnamed]
-        for identity in list(islice(self._idle[True], _PASSED_MAX)):
+        for identity in order.first(_PASSED_MAX, is_named=True):
             producer = self._producers[identity]
             if producer.current is None:
                 is_over = self.steady(now) - producer.active_at > _IDLE_NAMED_NS
@@ -249,10 +301,16 @@ class Producers:
             self._move_last(producer)
         return None
 
-    def _drop(self, producer: Producer) -> None:
+    def drop(self, producer: Producer) -> None:
+        """Forget a producer; its id is never given again."""
         del self._producers[producer.id]
-        del self._idle[producer.transactional_id is not None][producer.id]
-        name = producer.transactional_id
+        self._idle.remove(producer)
+        own = self._idle_of.get(producer.tenant)
+        if own is not None:
+            own.remove(producer)
+            if not own:
+                del self._idle_of[producer.tenant]
+        name = producer.name
         if name is not None and self._named.get(name) is producer:
             del self._named[name]
 
@@ -267,8 +325,8 @@ class Producers:
             self._move_last(producer)
         else:
             producer.restate(stated)
-        if stated.transactional_id is not None:
-            self._named[stated.transactional_id] = producer
+        if producer.name is not None:
+            self._named[producer.name] = producer
         return producer
 
     def recall(self, producer_id: int, at: int) -> None:
@@ -282,6 +340,5 @@ class Producers:
         self._life = now
         for producer in self._producers.values():
             producer.heard_at = now.instant
-        for is_named, order in self._idle.items():
-            ids = sorted(order, key=lambda each: self._producers[each].active_at)
-            self._idle[is_named] = dict.fromkeys(ids)
+        for order in (self._idle, *self._idle_of.values()):
+            order.sort(lambda each: self._producers[each].active_at)

@@ -45,6 +45,7 @@ class Transaction:
         "outcome",
         "partitions",
         "prepared_until",
+        "updated_at",
     )
 
     def __init__(self, key: TransactionKey, epoch: int, began_at: int) -> None:
@@ -57,8 +58,9 @@ class Transaction:
         # Topic number and partition; which there are the logs know, too.
         self.partitions: dict[tuple[int, int], None] = {}
         self._progress: dict[tuple[int, ...], ProgressAdded] = {}
-        # For this life of the node only: publications on their way, and whether it waits for them
-        # and takes no more.
+        # For this life of the node only: when it last changed, publications on their way, and
+        # whether it waits for them and takes no more.
+        self.updated_at = self.began_at
         self.in_flight = 0
         self.is_closing = False
         self.deadline = Instant(0)

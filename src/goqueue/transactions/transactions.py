@@ -22,6 +22,7 @@ from goqueue.transactions.changes import (
     Prepared,
     ProducerStated,
     ProgressAdded,
+    TenantForgotten,
     TransactionChange,
 )
 from goqueue.transactions.producers import Producer, Producers
@@ -38,6 +39,9 @@ SILENCE_NS = 30 * SECOND
 _PREPARED_NS = HOUR
 _OPEN_MAX = 100_000
 _KEYS_MAX = 1_000_000
+# One tenant other than `default` has at most one of so many shares of them.
+_SHARES = 10
+_DEFAULT_TENANT = "default"
 _KEY_NS = 7 * 24 * HOUR
 KEY_CHARACTERS_MAX = 249
 # So many ids, partitions and places of groups fit into one record of the journal, which must not be
@@ -53,9 +57,12 @@ class Transactions:
         # Not decided, and decided but not ended, by producer and number.
         self._open: dict[TransactionKey, Transaction] = {}
         self._finishing: dict[TransactionKey, Transaction] = {}
-        self._keys: dict[str, int] = {}
+        self._keys: dict[tuple[str, str], int] = {}
+        # Those of each tenant but `default`.
+        self._keys_of: dict[str, dict[str, None]] = {}
         # Those that waited for their publications, and need not any longer.
-        self._closable: list[Transaction] = []
+        # Those that were to end when their publications are through, and now may.
+        self.closable: list[Transaction] = []
 
     # Asking
 
@@ -94,6 +101,13 @@ class Transactions:
             raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity[:64])
         return producer, found
 
+    def producer_of(self, identity: str) -> int | None:
+        """The producer whose transaction this is; None if it cannot be one."""
+        try:
+            return _parse(identity).producer
+        except Refused:
+            return None
+
     def find_prepared(self, identity: str) -> Transaction:
         """The transaction of this id, which waits for the decision of a group."""
         key = _parse(identity)
@@ -117,8 +131,8 @@ class Transactions:
             raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity)
         raise Refused(Code.TRANSACTION_STATE_INVALID, transaction_id=identity, state=state)
 
-    def has_key(self, key: str) -> bool:
-        return key in self._keys
+    def has_key(self, key: str, tenant: str = "default") -> bool:
+        return (tenant, key) in self._keys
 
     # Deciding
 
@@ -159,12 +173,13 @@ class Transactions:
         if transaction is not None:
             transaction.in_flight -= 1
             if not transaction.in_flight and transaction.is_closing:
-                self._closable.append(transaction)
+                self.closable.append(transaction)
 
     def take_closable(self) -> list[Transaction]:
-        """Those that were to end when their publications are through, and now may."""
-        publication_ended, self._closable = self._closable, []
-        return publication_ended
+        """What is in `closable`, which is empty then."""
+        taken = self.closable.copy()
+        self.closable.clear()
+        return taken
 
     def prepare(self, transaction: Transaction, now: Now) -> Prepared:
         return Prepared(
@@ -208,25 +223,60 @@ class Transactions:
             raise Refused(Code.REQUEST_INVALID, field="transaction_ids", reason="too many at once")
         return found
 
-    def keep(self, key: str, now: Now) -> KeyKept:
+    def keep(self, key: str, now: Now, tenant: str = "default") -> KeyKept:
         self.forget_keys(now, 2)
         if len(self._keys) >= _KEYS_MAX:
             raise Refused(Code.QUOTA_EXCEEDED, quota="keys", limit=_KEYS_MAX)
-        return KeyKept(key=key, at=self.producers.steady(now))
+        share = _KEYS_MAX // _SHARES
+        if len(self._keys_of.get(tenant, ())) >= share:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="keys", limit=share)
+        return KeyKept(key=key, at=self.producers.steady(now), tenant=tenant)
 
     def forget_keys(self, now: Now, count_max: int) -> int:
         """Forget some of the keys that are over, the oldest first: how many.
 
         Nothing is journaled: after a crash they are there again, and old.
         """
-        over: list[str] = []
+        over: list[tuple[str, str]] = []
         for key, at in islice(self._keys.items(), count_max):
             if self.producers.steady(now) - at <= _KEY_NS:
                 break
             over.append(key)
         for key in over:
-            del self._keys[key]
+            self._forget_key(*key)
         return len(over)
+
+    def _keep_key(self, tenant: str, key: str, at: int) -> None:
+        self._keys[tenant, key] = at
+        if tenant != _DEFAULT_TENANT:
+            self._keys_of.setdefault(tenant, {})[key] = None
+
+    def _forget_key(self, tenant: str, key: str) -> None:
+        del self._keys[tenant, key]
+        own = self._keys_of.get(tenant)
+        if own is not None:
+            del own[key]
+            if not own:
+                del self._keys_of[tenant]
+
+    def forget_some_of(self, tenant: str, count_max: int) -> bool:
+        """Forget some of what a tenant has that is deleted; whether nothing is left.
+
+        A producer whose transaction has not ended stays until then. What is forgotten here is
+        there again after a crash, unless `TenantForgotten` was journaled.
+        """
+        for producer in self.producers.of_tenant(tenant, count_max):
+            if self.find(producer.last_key) is None:
+                self.producers.drop(producer)
+        for key in list(islice(self._keys_of.get(tenant, ()), count_max)):
+            self._forget_key(tenant, key)
+        return not (self._keys_of.get(tenant) or self.producers.of_tenant(tenant, 1))
+
+    def _forget_tenant(self, tenant: str) -> None:
+        for key in list(self._keys_of.get(tenant, ())):
+            self._forget_key(tenant, key)
+        for producer in self.producers.of_tenant(tenant, len(self.producers)):
+            self.producers.drop(producer)
 
     # Applying
 
@@ -237,7 +287,10 @@ class Transactions:
                 self.producers.apply(change)
                 return None
             case KeyKept():
-                self._keys[change.key] = change.at
+                self._keep_key(change.tenant, change.key, change.at)
+                return None
+            case TenantForgotten():
+                self._forget_tenant(change.tenant)
                 return None
             case Begun():
                 return self._begun(change)
@@ -365,7 +418,7 @@ class Transactions:
         for name in list(self._keys):
             at = self._keys.get(name)
             if at is not None:
-                yield [KeyKept(key=name, at=at)]
+                yield [KeyKept(key=name[1], at=at, tenant=name[0])]
 
     def _state_open(self, transaction: Transaction) -> Iterator[Sequence[TransactionChange]]:
         for progress in transaction.progress:

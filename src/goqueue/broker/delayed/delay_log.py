@@ -8,8 +8,9 @@ import msgspec
 from goqueue.delivery import Delays, DelaysStated
 from goqueue.log import (
     BatchMark,
-    Interruption,
     Marker,
+    Restored,
+    Statement,
     cancelled_by,
     statements_in,
 )
@@ -65,6 +66,9 @@ class Replay:
             if isinstance(statement, Marker):
                 holder = TransactionKey(statement.producer, statement.transaction)
                 delays.release(holder, is_commit=statement.is_commit)
+            elif isinstance(statement, Restored):
+                delays.release_all(TransactionKey(*each) for each in statement.committed)
+                delays.pass_control(columns.offsets[index])
             elif flags & Flag.CONTROL:
                 self._take_control(decode(data, columns.positions[index]))
             elif has_deliveries and flags & _MAY_DELIVER == Flag.HEADERS:
@@ -84,7 +88,7 @@ class Replay:
         self,
         delayed: "array[int]",
         offsets: "array[int]",
-        statements: dict[int, BatchMark | Marker | Interruption],
+        statements: dict[int, Statement],
     ) -> None:
         """What is part of a transaction does not wait before that has committed."""
         batches = [] if self._batch is None else [self._batch]

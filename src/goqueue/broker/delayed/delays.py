@@ -60,6 +60,7 @@ from goqueue.model.requests import (
     ListDelayed,
 )
 from goqueue.records import DelayedRecords, build, find_trace_contexts, rehead, walk
+from goqueue.security import NameFilter
 
 __all__ = [
     "DelayedMessages",
@@ -69,6 +70,10 @@ _FIRE_MAX = 1000
 _FIRE_BYTES = 1024 * 1024
 _RETRY_NS = SECOND
 _SAVE_CHANGES_MIN = 50_000
+# Larger snapshots are copied in turns and encoded by the shell. A block of a column takes as long
+# as so many units: memory that was never used before costs far more than the copy itself.
+_ENCODED_MAX = 1_000
+_UNITS_PER_BLOCK = 10
 # Each takes 24 bytes, for up to a year.
 FAR_MAX = 4_000_000
 _LONG_AGO = Instant(-_RETRY_NS)
@@ -375,15 +380,25 @@ class DelayedMessages:
                 return
         raise Refused(Code.MESSAGE_NOT_FOUND, offset=command.offset)
 
-    def describe(self, request: RequestId, _: DescribeDelays) -> None:
-        delays = self._state.delays.values()
+    def describe(self, request: RequestId, _: DescribeDelays, now: Now) -> None:
+        sees = self._state.access.visible_topics()
+        self._state.stepwise.begin(request, self._answer_described(request, sees), now)
+
+    def _answer_described(self, request: RequestId, sees: NameFilter) -> Steps:
+        names = sorted({log.topic for log in self._state.delays})
+        by_topic = dict.fromkeys((yield from self._state.access.select(names, sees)), 0)
+        delays = []
+        for log, each in self._state.delays.items():
+            if log.topic in by_topic:
+                by_topic[log.topic] += len(each)
+                delays.append(each)
         deadlines = [each.next_due() for each in delays]
-        by_topic = {topic.name: self._pending_of(topic) for topic in self._state.catalog}
         reply = DelayStatistics(
             pending=sum(len(each) for each in delays),
             delivered=sum(each.delivered_count for each in delays),
             cancelled=sum(each.cancelled_count for each in delays),
-            average_delay_ns=self._delay_ns_sum // max(1, self._delay_count),
+            # Counted for the node as a whole.
+            average_delay_ns=0 if sees else self._delay_ns_sum // max(1, self._delay_count),
             by_topic={name: count for name, count in by_topic.items() if count},
             next_due=min((each for each in deadlines if each is not None), default=None),
         )
@@ -395,27 +410,40 @@ class DelayedMessages:
 
     # Snapshots
 
-    def save_if_due(self, log: LogId) -> None:
+    def save_if_due(self, log: LogId, now: Now) -> None:
         """Keep a snapshot of a partition where much has changed since the last."""
         delays = self._state.delays.get(log)
-        if delays is not None and delays.changes > max(_SAVE_CHANGES_MIN, len(delays) // 2):
-            self._save(log, delays)
+        if delays is None or delays.is_copied:
+            return
+        if delays.changes > max(_SAVE_CHANGES_MIN, len(delays) // 2):
+            self._state.stepwise.begin(None, self._save(log, delays), now)
 
     def save_all(self) -> None:
         """Make the next start fast."""
         for log, delays in self._state.delays.items():
             if delays.changes:
-                self._save(log, delays)
+                self._state.budget.spend(sum(self._save(log, delays)))
 
-    def _save(self, log: LogId, delays: Delays) -> None:
+    def _save(self, log: LogId, delays: Delays) -> Steps:
+        """Copy what is known of a partition now, and keep the copy."""
         topic = self._state.catalog.get(log.topic)
         partition = self._state.partitions.get(log)
         if topic is None or partition is None:
             return
-        if partition.log.watermarks.durable >= partition.log.high_watermark:
-            # Otherwise it would say what a power loss may take back, and be believed later.
-            stated = delays.stated(topic.number, partition.log.high_watermark)
-            data = msgspec.json.encode(stated)
+        upto = partition.log.high_watermark
+        if partition.log.watermarks.durable < upto:
+            # It would say what a power loss may take back, and be believed later.
+            return
+        copy = delays.begin_copy()
+        yield 1
+        while self._state.delays.get(log) is delays and delays.is_copied_by(copy):
+            if copy.copy_block():
+                yield _UNITS_PER_BLOCK
+                continue
+            delays.end_copy(copy)
+            stated = copy.stated(topic.number, upto)
+            is_small = delays.entry_count <= _ENCODED_MAX
+            data = msgspec.json.encode(stated) if is_small else stated
             name = delays_snapshot(topic.number, log.partition)
             self._state.outbox.append(Save(name=name, data=data))
 
@@ -423,6 +451,12 @@ class DelayedMessages:
 
     def arm_all(self, now: Now) -> None:
         for log, delays in self._state.delays.items():
+            self._arm(log, delays, now)
+
+    def arm(self, log: LogId, now: Now) -> None:
+        """A log with delayed messages was opened."""
+        delays = self._state.delays.get(log)
+        if delays is not None:
             self._arm(log, delays, now)
 
     def _arm(self, log: LogId, delays: Delays, now: Now) -> None:

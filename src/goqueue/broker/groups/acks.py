@@ -11,15 +11,12 @@ Cost: by leases and ranges of offsets, not by messages, where all that is named 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from goqueue.broker.groups.dead_letter_mover import (
-    REASON_CHARACTERS_MAX,
-    DeadLetterCause,
-    DeadLetterMover,
-)
-from goqueue.broker.groups.dead_letters import Cause
+from goqueue.broker.groups.dead_letter_mover import DeadLetterMover
+from goqueue.broker.groups.dead_letters import REASON_CHARACTERS_MAX, Cause, DeadLetterCause
 from goqueue.broker.groups.leases import settle
 from goqueue.broker.groups.polls import Polls
-from goqueue.broker.journal_changes import DeliveryReleased, GivenBack, fold
+from goqueue.broker.journal import Journal
+from goqueue.broker.journal_changes import Change, DeliveryReleased, GivenBack, fold
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForQueue
 from goqueue.delivery import (
@@ -35,7 +32,6 @@ from goqueue.delivery import (
 from goqueue.groups import Group
 from goqueue.model import (
     HOUR,
-    Answer,
     Code,
     Instant,
     LogId,
@@ -55,10 +51,12 @@ from goqueue.model.requests import (
     Extended,
     LeaseOffsets,
     Nack,
+    Operation,
     RefusedOffsets,
     Reject,
     Release,
     Released,
+    ResourceType,
     Returned,
     Settlement,
     lease_of,
@@ -108,31 +106,56 @@ class Acks:
                 raise Refused(Code.RECEIPT_INVALID, group=group)
         return name
 
+    def _require_access(self, name: LeaseName) -> None:
+        """Refuse a lease that is not the caller's to settle; one of another tenant is none."""
+        access = self._state.access
+        if access.note_principal().is_unlimited:
+            return
+        group = self._state.groups.numbered(name.group)
+        owners = [name.log.topic] if group is None else [name.log.topic, group.name]
+        for each in owners:
+            access.require_owner(each, Refused(Code.RECEIPT_INVALID))
+        if group is not None:
+            access.require(ResourceType.GROUP, group.name, Operation.READ)
+        access.require(ResourceType.TOPIC, name.log.topic, Operation.READ)
+
     def _sort(
         self, leases: Sequence[LeaseOffsets], group: str | None
     ) -> tuple[dict[tuple[int, LogId], list[_NamedLease]], list[Settlement]]:
         """Leases by group and partition with their place in the command; the rest is refused."""
+        self._state.access.note_principal()
         settlements = [_UNKNOWN] * len(leases)
         piles: dict[tuple[int, LogId], list[_NamedLease]] = {}
         for place, each in enumerate(leases):
             try:
                 name = self._read(each.handle, group)
+                pile = piles.get((name.group, name.log))
+                if pile is None:
+                    self._require_access(name)
+                    pile = piles[name.group, name.log] = []
             except Refused as refused:
                 settlements[place] = _refuse_all(each.offsets, refused.code)
             else:
-                pile = piles.setdefault((name.group, name.log), [])
                 pile.append(_NamedLease(place, name, each.offsets))
         return piles, settlements
+
+    def _journals_of(self, piles: Iterable[tuple[int, LogId]]) -> list[Journal[Change]]:
+        """The journals of the partitions of these piles; refuses if one of them has no room."""
+        of_partition = self._state.journals.of_partition
+        journals = [of_partition(log) for _, log in piles]
+        for journal in journals:
+            journal.check_room()
+        return journals
 
     def _find_part(
         self,
         queue: DeliveryQueue | None,
         name: LeaseName,
-        offsets: Iterable[Range],
+        offsets: Sequence[Range],
         now: Now,
     ) -> LeasePart | None:
         """What of a lease is in flight and not over."""
-        if queue is None or name.epoch != self._state.lease_handles.epoch:
+        if queue is None or name.epoch != self._state.lease_epoch(name.log):
             return None
         part = queue.find_lease(name.serial, offsets)
         if part is None:
@@ -146,12 +169,12 @@ class Acks:
     # Ack
 
     def ack(self, request: RequestId, command: Ack, now: Now) -> None:
-        self._state.groups_journal.check_room()
         piles, settlements = self._sort(command.leases, command.group)
+        journals = self._journals_of(piles)
         for (number, log), pile in piles.items():
             self._ack_pile(number, log, pile, settlements, now)
-        answer = Answer(request=request, reply=Acked(settlements=tuple(settlements)))
-        self._state.groups_journal.note([], [answer])
+        reply = Acked(settlements=tuple(settlements))
+        self._state.journals.answer(request, reply, journals)
 
     def _ack_pile(
         self,
@@ -218,6 +241,7 @@ class Acks:
             name = self._state.lease_handles.read(named.handle)
             if name.group != group.number:
                 raise Refused(Code.RECEIPT_INVALID, group=group.name)
+            self._require_access(name)
             if not self._is_repeat(name, named.offsets[0][0], holder):
                 part = self._find(receipt, group.name, now).part
                 of_log = masks.setdefault(name.log, {})
@@ -233,15 +257,16 @@ class Acks:
         if place is None or not place.position.holds.has(holder, offset):
             return False
         lease = None if place.queue is None else place.queue.held_lease(offset)
-        if lease is not None and name.epoch == self._state.lease_handles.epoch:
+        if lease is not None and name.epoch == self._state.lease_epoch(name.log):
             return lease.serial == name.serial
-        # It was leased in an earlier life, of which only the count is known.
+        # It was leased in an earlier epoch, of which only the count is known.
         return place.position.attempts_of(offset) == name.attempt
 
     def _find(self, receipt: str, group: str | None, now: Now) -> _FoundMessage:
         """The message that a receipt names, with all that belongs to it."""
         named = lease_of(receipt)
         name = self._read(named.handle, group)
+        self._require_access(name)
         found = self._state.groups.numbered(name.group)
         queue = self._state.group_partitions.queue(name.group, name.log)
         part = self._find_part(queue, name, named.offsets, now)
@@ -257,12 +282,12 @@ class Acks:
         The next delivery may be handed out before this is committed: the count that the journal
         then knows is one too high at most, and never too low.
         """
-        self._state.groups_journal.check_room()
         piles, settlements = self._sort(command.leases, command.group)
+        journals = self._journals_of(piles)
         for (number, log), pile in piles.items():
             self._release_pile(number, log, pile, settlements, now)
-        answer = Answer(request=request, reply=Released(settlements=tuple(settlements)))
-        self._state.groups_journal.note([], [answer])
+        reply = Released(settlements=tuple(settlements))
+        self._state.journals.answer(request, reply, journals)
 
     def _release_pile(
         self,
@@ -313,13 +338,13 @@ class Acks:
                 steps=folded.steps,
             )
             position.release_delivery(attempt, offsets)
-            self._state.groups_journal.note([change])
+            self._state.journals.of_partition(log).note([change])
 
     # Nack, reject, extend
 
     def nack(self, request: RequestId, command: Nack, now: Now) -> None:
-        self._state.groups_journal.check_room()
         log, offset, group, queue, part = self._find(command.receipt, command.group, now)
+        self._state.journals.of_partition(log).check_room()
         attempt = part.lease.attempt
         delay_ns = command.delay_ns
         if delay_ns is not None and not 0 <= delay_ns <= _TIMEOUT_NS_MAX:
@@ -346,12 +371,12 @@ class Acks:
         returned = Returned(
             log=log, offset=offset, attempt=attempt, visible_at=Timestamp(now.wall + backoff)
         )
-        self._state.groups_journal.note([], [Answer(request=request, reply=returned)])
+        self._state.journals.answer(request, returned, [self._state.journals.of_partition(log)])
         self._polls.wake_group(group, now, log)
 
     def reject(self, request: RequestId, command: Reject, now: Now) -> None:
-        self._state.groups_journal.check_room()
         log, offset, group, queue, part = self._find(command.receipt, command.group, now)
+        self._state.journals.of_partition(log).check_room()
         if self._state.catalog.holds_dead_letters(log.topic):
             raise Refused(Code.DEAD_LETTER_LOOP, topic=log.topic)
         self._state.tally.rejects += 1
@@ -396,7 +421,9 @@ class Acks:
                 queue.extend(part, deadline)
                 extended.append(part)
                 settlements[named.place] = _settlement(log, named, part)
-        self._state.tally.extensions += sum(map(len, extended))
+        count = sum(map(len, extended))
+        self._state.tally.extensions += count
+        self._state.counts.pair(log.topic, group.name).extended += count
         self._state.traces.leased(Kind.EXTEND, group, log, extended, now)
         self._state.alarms.bring_forward(ForQueue(number, log), deadline)
 
@@ -456,7 +483,7 @@ class Acks:
             reason=cut_reason(reason),
         )
         position.record_reason(change.offset, change.reason)
-        self._state.groups_journal.note([change])
+        self._state.journals.of_partition(log).note([change])
 
 
 def _unsettled(position: Position, offsets: Sequence[Range]) -> list[int]:

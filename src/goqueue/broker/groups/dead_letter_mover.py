@@ -15,7 +15,6 @@ Invariants
 Cost per batch: one read, one copy of each message, one record in the journal, one marker.
 """
 
-from collections import deque
 from collections.abc import Iterable
 
 import msgspec
@@ -24,15 +23,21 @@ from goqueue.broker.catalog import Topic
 from goqueue.broker.disk_reads import MoveFetch
 from goqueue.broker.groups.dead_letters import (
     DEAD_LETTERS_GROUP,
+    REASON_CHARACTERS_MAX,
     Cause,
+    DeadLetterCause,
     DeadLetterEnds,
     Move,
     Route,
     copy_of,
+    located,
+    places_of,
     report_of,
 )
+from goqueue.broker.groups.move_queue import MoveBatch, MoveQueue, StalledRoutes
 from goqueue.broker.groups.polls import Polls
-from goqueue.broker.journal_changes import Settled, fold
+from goqueue.broker.journal import Journal
+from goqueue.broker.journal_changes import Change, Settled, fold
 from goqueue.broker.outbox import CarryOver
 from goqueue.broker.partitions import ForMove, Partition, Publication
 from goqueue.broker.state import NodeState
@@ -43,10 +48,8 @@ from goqueue.broker.turns import Errand
 from goqueue.groups import Group
 from goqueue.log import BatchMark
 from goqueue.model import (
-    SECOND,
     Answer,
     Code,
-    Instant,
     LogId,
     Now,
     Offset,
@@ -60,81 +63,13 @@ from goqueue.records import walk
 from goqueue.tracing import Kind
 from goqueue.transactions import Outcome
 
-__all__ = [
-    "REASON_CHARACTERS_MAX",
-    "DeadLetterCause",
-    "DeadLetterMover",
-]
+__all__ = ["DeadLetterMover"]
 
-_RETRY_NS = SECOND
-REASON_CHARACTERS_MAX = 1024
 _READ_BYTES = 128 * 1024
-# Messages further apart are read one by one: nobody wants what is between them.
-_WINDOW = 1000
 # Under way at once; so many of them may carry messages that nobody waits for. Together they hold no
 # more messages than a turn may visit: one sync may end the wait of them all.
 _BATCHES_MAX = 8
 _QUIET_BATCHES_MAX = 4
-
-
-class DeadLetterCause(msgspec.Struct, frozen=True):
-    """Why a message goes to the dead letters, and who waits until it is there."""
-
-    cause: Cause
-    reason: str
-    request: RequestId | None = None
-
-
-class _RouteQueue:
-    """Moves that wait for the same route; those that somebody waits for come first."""
-
-    __slots__ = ("quiet", "urgent")
-
-    def __init__(self) -> None:
-        self.urgent: deque[Move] = deque()
-        self.quiet: deque[Move] = deque()
-
-    def __len__(self) -> int:
-        return len(self.urgent) + len(self.quiet)
-
-    def add(self, move: Move) -> None:
-        (self.quiet if move.answer is None else self.urgent).append(move)
-
-    def put_back(self, moves: Iterable[Move]) -> None:
-        """They come first again, in this order."""
-        for move in reversed(list(moves)):
-            (self.quiet if move.answer is None else self.urgent).appendleft(move)
-
-    def pop_batch(self, count_max: int) -> list[Move]:
-        """What is read together with the first, in the order of offsets."""
-        waiting = self.urgent or self.quiet
-        first = waiting.popleft()
-        chosen = {first.offset: first}
-        others: list[Move] = []
-        for _ in range(min(len(waiting), count_max - 1)):
-            move = waiting.popleft()
-            if 0 < move.offset - first.offset < _WINDOW and move.offset not in chosen:
-                chosen[move.offset] = move
-            else:
-                others.append(move)
-        waiting.extendleft(reversed(others))
-        return [chosen[offset] for offset in sorted(chosen)]
-
-
-class _Batch:
-    """Moves that are made together."""
-
-    __slots__ = ("contexts", "first", "is_quiet", "moves", "outcome", "route", "target")
-
-    def __init__(self, route: Route, moves: list[Move]) -> None:
-        self.route = route
-        self.moves = moves
-        self.is_quiet = moves[0].answer is None
-        # Where the copies stand, and the traces that they are part of.
-        self.target: LogId | None = None
-        self.first = Offset(0)
-        self.contexts: list[bytes] = []
-        self.outcome = Outcome.ABORTED
 
 
 class DeadLetterMover:
@@ -151,24 +86,26 @@ class DeadLetterMover:
         self._coordinator = coordinator
         self._ends = DeadLetterEnds(state, topics)
         self._polls = polls
-        self._queues: dict[Route, _RouteQueue] = {}
+        self._queues: dict[Route, MoveQueue] = {}
         # The routes that may go on, each behind those that had to wait longer.
         self._ready: dict[Route, None] = {}
         self._ready_urgent: dict[Route, None] = {}
-        # When to try again, in this order; and who waits for which topic to be announced.
-        self._stalled: dict[Route, Instant] = {}
+        self._stalled = StalledRoutes(state.alarms)
+        # Why those that wait for a target will not get it; and who waits for which announcement.
+        self._refusals: dict[Route, Refused] = {}
         self._announcing: dict[int, dict[Route, None]] = {}
-        self._batches: dict[int, _Batch] = {}
+        self._batches: dict[int, MoveBatch] = {}
         self._quiet_count = 0
         # Of redrives: whose dead letters were put back, and how many of them stay where they are.
         self._moved: dict[RequestId, int] = {}
         self._unmoved: dict[RequestId, int] = {}
+        state.follow_ups += (self._ready, self._ready_urgent, self._moved, self._unmoved)
 
     def take_redriven(self) -> tuple[dict[RequestId, int], dict[RequestId, int]]:
         """By redrive: how many dead letters were put back since the last call, how many stay."""
-        taken = self._moved, self._unmoved
-        if self._moved or self._unmoved:
-            self._moved, self._unmoved = {}, {}
+        taken = self._moved.copy(), self._unmoved.copy()
+        self._moved.clear()
+        self._unmoved.clear()
         return taken
 
     # Beginning
@@ -189,7 +126,7 @@ class DeadLetterMover:
         """
         state = self._state
         origin = state.catalog.find(log.topic)
-        dead_letters = origin.config.dead_letter_topic
+        dead_letters = state.dead_letters_of(origin)
         known = state.catalog.get(dead_letters)
         route = Route(
             group=group.number,
@@ -240,10 +177,10 @@ class DeadLetterMover:
         self._queue_of(move.route).add(move)
         self._make_ready(move.route)
 
-    def _queue_of(self, route: Route) -> _RouteQueue:
+    def _queue_of(self, route: Route) -> MoveQueue:
         queue = self._queues.get(route)
         if queue is None:
-            queue = self._queues[route] = _RouteQueue()
+            queue = self._queues[route] = MoveQueue()
         return queue
 
     def _make_ready(self, route: Route) -> None:
@@ -285,8 +222,12 @@ class DeadLetterMover:
         self._ready.pop(route, None)
         self._state.budget.spend()
         source = self._ends.source(route)
+        refused = self._refusals.pop(route, None)
         if source is None:
             self._abandon(route)
+            return
+        if refused is not None:
+            self._target_failed(route, refused, now)
             return
         target = self._ends.target(route, now)
         if target is None:
@@ -295,6 +236,9 @@ class DeadLetterMover:
             else:
                 self._stall(route, now)
             return
+        if target.log.failure is not None:
+            self._target_failed(route, _failed(target), now)
+            return
         topic = self._state.catalog.find(target.log_id.topic)
         if not topic.may_mark:
             self._announce(topic, route)
@@ -302,7 +246,7 @@ class DeadLetterMover:
         queue = self._queues[route]
         moves = queue.pop_batch(max(1, self._state.budget.units // _BATCHES_MAX))
         self._state.budget.spend(len(moves))
-        self._fetch(_Batch(route, moves), source, now)
+        self._fetch(MoveBatch(route, moves), source, now)
         self._make_ready(route)
 
     def _abandon(self, route: Route) -> None:
@@ -326,8 +270,7 @@ class DeadLetterMover:
         if len(waiting) == 1:
             stated = msgspec.structs.replace(topic.stated, has_producers=True)
             changes = [] if stated == topic.stated else [stated]
-            self._state.catalog.apply(stated)
-            self._state.topics_journal.note(changes, [CarryOver(topic.number)])
+            self._state.metadata.propose(changes, [CarryOver(topic.number)])
 
     def announced(self, later: CarryOver) -> None:
         """That the target has such copies is committed: go on."""
@@ -338,7 +281,7 @@ class DeadLetterMover:
             if route in self._queues:
                 self._make_ready(route)
 
-    def _fetch(self, batch: _Batch, source: Partition, now: Now) -> None:
+    def _fetch(self, batch: MoveBatch, source: Partition, now: Now) -> None:
         """Read what is moved; what cannot be read any more is settled."""
         while batch.moves:
             first, last = batch.moves[0].offset, batch.moves[-1].offset
@@ -355,7 +298,7 @@ class DeadLetterMover:
                 return
             # Damaged or retired since: there is nothing left to move.
             gone = batch.moves.pop(0)
-            self._state.groups_journal.note(self._settle(batch.route, [gone], now))
+            self._journal_of(batch.route).note(self._settle(batch.route, [gone], now))
             self._end([gone], is_moved=False)
 
     def records_fetched(self, purpose: MoveFetch, data: memoryview | None, now: Now) -> None:
@@ -366,7 +309,7 @@ class DeadLetterMover:
             self._retry(purpose.batch, now)
             return
         self._state.budget.spend(len(batch.moves))
-        found = _places(data)
+        found = places_of(data)
         upto = max(found) + 1 if found else purpose.below
         gone = [each for each in batch.moves if each.offset not in found and each.offset < upto]
         late = [each for each in batch.moves if each.offset >= upto]
@@ -374,7 +317,7 @@ class DeadLetterMover:
         self._queue_of(batch.route).put_back(late)
         self._make_ready(batch.route)
         if gone:
-            self._state.groups_journal.note(self._settle(batch.route, gone, now))
+            self._journal_of(batch.route).note(self._settle(batch.route, gone, now))
             self._end(gone, is_moved=False)
         if not batch.moves:
             self._forget(purpose.batch)
@@ -413,8 +356,8 @@ class DeadLetterMover:
         has_lanes = any(priority != Priority.NORMAL for priority in walk(copies).priorities)
         try:
             appended = self._state.append(target, copies, now, mark)
-        except Refused:
-            self._retry(number, now)
+        except Refused as refused:
+            self._retry(number, now, refused.code)
             return
         batch.target, batch.first, batch.contexts = target.log_id, appended.first, contexts
         topic = self._state.catalog.get(batch.route.target)
@@ -431,7 +374,7 @@ class DeadLetterMover:
         route = batch.route
         target = self._ends.target(route, now)
         if refused is not None or target is None:
-            self._retry(number, now)
+            self._retry(number, now, refused)
             return
         self._state.budget.spend(len(batch.moves))
         topic = self._state.catalog.find(target.log_id.topic)
@@ -439,7 +382,18 @@ class DeadLetterMover:
             batch.outcome = Outcome.COMMITTED
         settled = self._settle(route, batch.moves, now)
         place = (topic.number, target.log_id.partition)
-        self._coordinator.decide_move(number, batch.outcome, place, settled)
+        journal = self._journal_of(route)
+        self._coordinator.decide_move(number, batch.outcome, place, journal, settled)
+
+    def _journal_of(self, route: Route) -> Journal[Change]:
+        """Where a move is decided: beside the partition that its messages leave.
+
+        If that is gone, beside the one that has the copies, which do not count then.
+        """
+        topic = self._state.catalog.numbered(route.topic)
+        if topic is None:
+            return self._state.journals.of_partition(LogId(route.target, route.target_partition))
+        return self._state.journals.of_partition(LogId(topic.name, route.partition))
 
     def _settle(self, route: Route, moves: list[Move], now: Now) -> list[Settled]:
         """Settle the messages, unless their position was reset; what the journal is to say."""
@@ -492,12 +446,13 @@ class DeadLetterMover:
         is_moved = batch.outcome is Outcome.COMMITTED
         if is_moved:
             self._count(batch, group, now)
+            batch.moves = located(batch.moves, batch.target, batch.first)
         self._end(batch.moves, is_moved=is_moved)
         if group is not None:
             # Others of the same key may go on.
             self._polls.wake_group(group, now)
 
-    def _count(self, batch: _Batch, group: Group | None, now: Now) -> None:
+    def _count(self, batch: MoveBatch, group: Group | None, now: Now) -> None:
         """Count what was moved, and tell it to who follows the messages."""
         origin = self._state.catalog.numbered(batch.route.topic)
         if origin is not None:
@@ -533,48 +488,112 @@ class DeadLetterMover:
         told = self._moved if is_moved else self._unmoved
         for move in moves:
             if move.answer is not None:
-                self._state.groups_journal.note([], [move.answer])
+                self._journal_of(move.route).note([], [move.answer])
             if move.redrive is not None:
                 told[move.redrive] = told.get(move.redrive, 0) + 1
 
-    def _retry(self, number: int, now: Now) -> None:
-        """Take a batch apart, and try again soon."""
+    def _retry(self, number: int, now: Now, code: Code | None = None) -> None:
+        """Take a batch apart, and try again soon; at once where it waits for a failed log."""
         batch = self._batches[number]
         self._forget(number)
         self._queue_of(batch.route).put_back(batch.moves)
-        self._stall(batch.route, now)
+        if code is Code.STORAGE_FAILED:
+            self._make_ready(batch.route)
+        else:
+            self._stall(batch.route, now, "" if code is None else code.value)
 
-    def _stall(self, route: Route, now: Now) -> None:
-        """Try again soon: the target is not there yet, or has no space."""
+    def _stall(self, route: Route, now: Now, reason: str = "") -> None:
+        """Try again soon: the target is not there yet, or refuses for a reason."""
         self._ready.pop(route, None)
         self._ready_urgent.pop(route, None)
-        deadline = Instant(now.instant + _RETRY_NS)
-        self._stalled.setdefault(route, deadline)
-        self._state.alarms.bring_forward(Errand.MOVES, deadline)
+        self._stalled.add(route, now)
+        if reason:
+            report = self._stalled.report(route, len(self._queues[route]), reason, now)
+            self._state.outbox.extend(report)
+
+    @property
+    def stalled(self) -> dict[str, int]:
+        """By target: how many messages wait until it takes them again."""
+        counts: dict[str, int] = {}
+        for route in self._stalled:
+            waiting = len(self._queues.get(route, ()))
+            counts[route.target] = counts.get(route.target, 0) + waiting
+        return counts
+
+    # Targets that failed
+
+    def creation_failed(self, target: str, reason: str) -> None:
+        """A dead-letter topic could not be created: nobody is left to wait for it."""
+        for route in self._stalled.going_to(target):
+            if route in self._queues:
+                self._refusals[route] = Refused(Code.STORAGE_FAILED, topic=target, reason=reason)
+            self._unstall(route)
+
+    def _target_failed(self, route: Route, refused: Refused, now: Now) -> None:
+        """The target takes nothing in this life: answer who waits, as far as the turn allows.
+
+        Rejected messages are delivered again. Those that had all their deliveries wait here.
+        """
+        if route.is_redrive:
+            self._cancel(route)
+            return
+        queue = self._queues[route]
+        while queue.urgent:
+            if self._state.budget.is_spent:
+                self._refusals[route] = refused
+                self._make_ready(route)
+                return
+            self._state.budget.spend()
+            self._refuse(queue.urgent.popleft(), queue, refused)
+        self._wake_source(route, now)
+        if queue.quiet:
+            self._stall(route, now, str(refused.facts["reason"]))
+        else:
+            del self._queues[route]
+
+    def _refuse(self, move: Move, queue: MoveQueue, refused: Refused) -> None:
+        assert move.answer is not None, "nobody waits for the others"
+        self._state.outbox.answer(move.answer.request, refused)
+        if move.cause is not Cause.REJECTED:
+            queue.add(msgspec.structs.replace(move, answer=None))
+            return
+        self._state.tally.rejected_dead_letters -= 1
+        position, source = self._ends.position(move.route), self._ends.source(move.route)
+        if position is None or source is None or not position.is_dead_lettering(move.offset):
+            # Gone, or reset meanwhile.
+            return
+        position.cancel_dead_lettering(move.offset)
+        delivery = self._state.group_partitions.queue(move.route.group, source.log_id)
+        if delivery is not None:
+            delivery.cancel_dead_letter(move.offset)
+
+    def _wake_source(self, route: Route, now: Now) -> None:
+        """Messages that stay may be delivered again."""
+        group, source = self._state.groups.numbered(route.group), self._ends.source(route)
+        if group is not None and source is not None:
+            self._polls.wake_group(group, now, source.log_id)
 
     def resume(self, now: Now) -> None:
         """Take up what stalled long enough ago."""
-        while self._stalled:
-            route, deadline = next(iter(self._stalled.items()))
-            if deadline > now.instant or self._state.budget.is_spent:
-                self._state.alarms.bring_forward(Errand.MOVES, max(deadline, now.instant))
+        while (route := self._stalled.next_due(now)) is not None:
+            if self._state.budget.is_spent:
+                self._state.alarms.bring_forward(Errand.MOVES, now.instant)
                 return
             self._state.budget.spend()
             self._unstall(route)
 
-    def resume_all(self) -> None:
-        """A topic was opened: some may have waited for it."""
-        for route in list(self._stalled):
+    def topic_opened(self, name: str) -> None:
+        """A topic can be used: some may have waited for it."""
+        for route in self._stalled.going_to(name):
             self._unstall(route)
 
     def _unstall(self, route: Route) -> None:
-        del self._stalled[route]
+        self._stalled.remove(route)
         if route in self._queues:
             self._make_ready(route)
 
 
-def _places(data: memoryview) -> dict[int, tuple[int, int]]:
-    """Where each of these records begins and ends."""
-    columns = walk(data)
-    ends = [*columns.positions[1:], len(data)]
-    return dict(zip(columns.offsets, zip(columns.positions, ends, strict=True), strict=True))
+def _failed(target: Partition) -> Refused:
+    log = target.log_id
+    reason = target.log.failure or ""
+    return Refused(Code.STORAGE_FAILED, topic=log.topic, partition=log.partition, reason=reason)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from goqueue.broker.delayed.delay_log import OF_THE_LOG
 from goqueue.broker.partitions import Partition
@@ -35,18 +36,23 @@ from goqueue.model import (
     Timestamp,
     format_time,
 )
+from goqueue.model.requests import Returned
 from goqueue.records import Flag, decode, encode, rehead, walk
 
 __all__ = [
     "DEAD_LETTERS_GROUP",
+    "REASON_CHARACTERS_MAX",
     "Cause",
     "DeadLetter",
+    "DeadLetterCause",
     "DeadLetterEnds",
     "Move",
     "Route",
     "copy_of",
     "identities",
+    "located",
     "messages_in",
+    "places_of",
     "read_dead_letter",
     "report_of",
 ]
@@ -152,6 +158,13 @@ def messages_in(data: memoryview) -> Iterator[Record]:
             yield decode(data, position)
 
 
+def places_of(data: memoryview) -> dict[int, tuple[int, int]]:
+    """Where each of these records begins and ends."""
+    columns = walk(data)
+    ends = [*columns.positions[1:], len(data)]
+    return dict(zip(columns.offsets, zip(columns.positions, ends, strict=True), strict=True))
+
+
 def read_dead_letter(headers: tuple[Header, ...]) -> DeadLetter | None:
     """What the headers say of a dead letter; None if they are not those of one."""
     facts = {
@@ -174,6 +187,8 @@ def read_dead_letter(headers: tuple[Header, ...]) -> DeadLetter | None:
         return None
 
 
+# Longer reasons are cut.
+REASON_CHARACTERS_MAX = 1024
 # The number of no group: the place of redrives among the dead letters.
 DEAD_LETTERS_GROUP = 0
 
@@ -184,6 +199,14 @@ class Cause(enum.StrEnum):
     REJECTED = "rejected"
     MAX_DELIVERIES = "max_deliveries"
     REDRIVE = "redrive"
+
+
+class DeadLetterCause(msgspec.Struct, frozen=True):
+    """Why a message goes to the dead letters, and who waits until it is there."""
+
+    cause: Cause
+    reason: str
+    request: RequestId | None = None
 
 
 class Route(NamedTuple):
@@ -216,6 +239,22 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     # Who is answered when the message is there, and the redrive that it is a part of.
     answer: Answer | None = None
     redrive: RequestId | None = None
+
+
+def located(moves: list[Move], target: LogId | None, first: Offset) -> list[Move]:
+    """The same moves, whose answers say where the copies are: side by side from `first` on."""
+    if target is None or all(move.answer is None for move in moves):
+        return moves
+    return [
+        move if move.answer is None else _located(move, move.answer, target, Offset(first + index))
+        for index, move in enumerate(moves)
+    ]
+
+
+def _located(move: Move, answer: Answer, target: LogId, offset: Offset) -> Move:
+    assert isinstance(answer.reply, Returned)
+    reply = replace(answer.reply, dead_letter_partition=target.partition, dead_letter_offset=offset)
+    return replace(move, answer=replace(answer, reply=reply))
 
 
 def report_of(moves: Sequence[Move], origin: str, group: str) -> Report:

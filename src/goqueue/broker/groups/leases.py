@@ -23,9 +23,16 @@ from goqueue.broker.journal_changes import Delivered, Settled, fold
 from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.broker.turns import Errand, ForQueue
-from goqueue.delivery import IN_FLIGHT_MAX, RECEIVED_MAX, DeliveryQueue, LeasePart, NewLease
-from goqueue.groups import Group, is_receiver
+from goqueue.broker.turns import Errand, ForQueue, take_all
+from goqueue.delivery import (
+    IN_FLIGHT_MAX,
+    RECEIVED_MAX,
+    DeliveryQueue,
+    LeaseName,
+    LeasePart,
+    NewLease,
+)
+from goqueue.groups import Group, is_receiver, receiver_of
 from goqueue.log import Log
 from goqueue.model import (
     Code,
@@ -49,6 +56,9 @@ __all__ = ["LeaseSlices", "PollLease", "PollLeases", "fill", "find_slices", "set
 # Messages with fewer offsets between them are read in one.
 _GAP_MAX = 128
 _SLICE_BYTES_MAX = 1024 * 1024
+
+# How many queues are asked what a member holds for one unit of work.
+_LOADS_PER_UNIT = 20
 
 _offset_of = attrgetter("offset")
 _size_of = attrgetter("size")
@@ -206,6 +216,7 @@ class PollLeases:
         self._turns: dict[int, int] = {}
         self._next_serial = 1
         self._exhausted: list[tuple[Group, LogId, LeasePart]] = []
+        state.follow_ups.append(self._exhausted)
 
     def lease(
         self,
@@ -216,7 +227,7 @@ class PollLeases:
         now: Now,
     ) -> PollLease | None:
         """PollLease to one poll what these queues have; None if that is nothing."""
-        count_left, bytes_left = command.messages_max, command.bytes_max
+        count_left, bytes_left = self._count_max(group, command), command.bytes_max
         shares: list[_Share] = []
         # Each poll begins with another partition, so that none is always the last.
         turn = self._turns[group.number] = self._turns.get(group.number, -1) + 1
@@ -225,7 +236,11 @@ class PollLeases:
             if count_left <= 0 or (shares and bytes_left <= 0):
                 break
             visibility_ns = command.visibility_ns or self._visibility_of(partition.log_id)
-            room = _Room(command.member_id, count_left, bytes_left, visibility_ns)
+            holder = command.member_id
+            if is_receiver(holder):
+                # Of each topic, whatever else a request asks for, all receivers are one holder.
+                holder = receiver_of(partition.log_id.topic)
+            room = _Room(holder, count_left, bytes_left, visibility_ns)
             share = self._share(group, partition, queue, room, now)
             if share is not None:
                 shares.append(share)
@@ -239,6 +254,15 @@ class PollLeases:
             runs=tuple(share.slices for share in shares),
         )
         return PollLease(serve, any(share.must_wait for share in shares))
+
+    def _count_max(self, group: Group, command: Poll) -> int:
+        """How many messages a poll may be handed: none if its member holds enough."""
+        if command.in_flight_max is None:
+            return command.messages_max
+        queues = self._state.group_partitions.queues_of(group.number)
+        self._state.budget.spend(len(queues) // _LOADS_PER_UNIT)
+        held = sum(queue.load_of(command.member_id) for _, queue in queues)
+        return min(command.messages_max, command.in_flight_max - held)
 
     def when_counted(self, serve: Serve) -> ServeCounted:
         """What hands out these messages once the journal has counted their deliveries."""
@@ -340,8 +364,7 @@ class PollLeases:
 
     def take_exhausted(self) -> list[tuple[Group, LogId, LeasePart]]:
         """Messages that must go to the dead letters instead of to anybody."""
-        taken, self._exhausted = self._exhausted, []
-        return taken
+        return take_all(self._exhausted)
 
     def forget_group(self, number: int) -> None:
         self._turns.pop(number, None)
@@ -358,8 +381,15 @@ class PollLeases:
         deadline: Timestamp,
     ) -> PartitionLeases:
         log, write = partition.log_id, self._state.lease_handles.write
+        epoch = self._state.lease_epoch(log)
+        assert epoch is not None, "leased from a partition that is here"
+        number = group.number
         leases = tuple(
-            LeasedRun(write(log, group.number, lease.attempt, lease.serial), lease.attempt, offsets)
+            LeasedRun(
+                write(LeaseName(log, lease.attempt, number, epoch, lease.serial)),
+                lease.attempt,
+                offsets,
+            )
             for lease, offsets in begun
         )
         return PartitionLeases(
@@ -390,7 +420,7 @@ class PollLeases:
 
         Nobody waits for the count of a first delivery.
         """
-        journal = self._state.groups_journal
+        journal = self._state.journals.of_partition(partition.log_id)
         runs: dict[int, list[Sequence[int]]] = {}
         for lease, _ in begun:
             runs.setdefault(lease.attempt, []).append(LeasePart(lease, lease.in_flight).offsets)
@@ -432,4 +462,4 @@ def settle(state: NodeState, group: Group, log: LogId, offsets: Sequence[int], *
         offsets=folded.ranges,
         steps=folded.steps,
     )
-    state.groups_journal.note([settled])
+    state.journals.of_partition(log).note([settled])

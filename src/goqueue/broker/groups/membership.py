@@ -1,4 +1,4 @@
-"""Members of consumer groups: join, heartbeat, leave, rebalance, and retention of empty groups.
+"""Members of groups: join, heartbeat, drain, leave, rebalance, and retention of empty groups.
 
 Every change of membership is journaled before anybody hears of it. Members that fall silent are
 removed like those that leave; what they leased is available at once.
@@ -9,31 +9,46 @@ clock that was set does not delete a group. Nothing is deleted in the first hour
 members that could not be heard while the node was down find their positions.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 
 import msgspec
 
 from goqueue.broker.groups.offsets import Positions
 from goqueue.broker.groups.polls import Polls
+from goqueue.broker.groups.waiting_heartbeats import WaitingHeartbeats
 from goqueue.broker.metrics.counters import Departure, Trigger
 from goqueue.broker.outbox import Later, Rebalanced
 from goqueue.broker.state import NodeState
+from goqueue.broker.tenant_quotas import TenantQuotas
 from goqueue.broker.turns import Errand, ForGroup, Steps
 from goqueue.groups import Group, GroupDeleted, GroupStated
-from goqueue.model import HOUR, Answer, GroupRebalanced, MembersLost, Now, Report, RequestId
+from goqueue.model import (
+    HOUR,
+    Answer,
+    GroupRebalanced,
+    LogId,
+    MembersLost,
+    Now,
+    Report,
+    RequestId,
+)
 from goqueue.model.requests import (
     DeleteGroup,
     DescribeGroup,
     Done,
+    Drain,
     GroupDescription,
     GroupList,
+    GroupProtocol,
     Heartbeat,
     Join,
     Joined,
     Leave,
+    RebalanceState,
     Reply,
     Start,
 )
+from goqueue.security import NameFilter
 
 __all__ = ["GROUP_RETENTION_NS", "GroupRetention", "Membership"]
 
@@ -41,8 +56,17 @@ __all__ = ["GROUP_RETENTION_NS", "GroupRetention", "Membership"]
 class Membership:
     """Takes commands about groups and their members."""
 
-    def __init__(self, state: NodeState, polls: Polls, positions: Positions) -> None:
+    def __init__(
+        self,
+        state: NodeState,
+        polls: Polls,
+        positions: Positions,
+        quotas: TenantQuotas,
+        heartbeats: WaitingHeartbeats,
+    ) -> None:
         self._state = state
+        self._heartbeats = heartbeats
+        self._quotas = quotas
         self._polls = polls
         self._positions = positions
         # Groups whose topics came or went since they were balanced.
@@ -50,12 +74,20 @@ class Membership:
 
     def join(self, request: RequestId, command: Join, now: Now) -> None:
         state = self._state
-        state.groups_journal.check_room()
+        state.journals.of_group(command.group).check_room()
         for topic in command.topics:
             state.catalog.find(topic)
         before = state.groups.get(command.group)
         known = () if before is None else (*before.topics, *before.stated.received)
-        member_id, stated = state.groups.join(command, state.catalog.partitions, now)
+        joining = state.groups.join(command, state.catalog.partitions, now)
+        member_id, stated = joining.member_id, joining.stated
+        members = () if before is None else before.members
+        if before is None:
+            self._quotas.check_new_group(command.group)
+        if before is not None and joining.replaced_id is not None:
+            self._polls.take_over(before, joining.replaced_id, member_id)
+        elif member_id not in members:
+            self._quotas.check_new_member(command.group, len(members))
         if stated is not None:
             group = self._change(stated, Trigger.JOIN, now)
             if command.start is Start.LATEST:
@@ -63,7 +95,7 @@ class Membership:
                 begun = tuple(topic for topic in command.topics if topic not in known)
                 self._positions.begin_at_end(group, begun, now)
         group = state.groups.find(command.group)
-        group.hear(member_id, now)
+        group.resume(member_id, now)
         state.alarms.bring_forward(ForGroup(group.number), group.next_deadline())
         joined = Joined(
             member_id=member_id,
@@ -72,37 +104,49 @@ class Membership:
             assigned=group.assigned(member_id),
             members=group.members,
             mode=group.mode,
+            protocol=group.protocol,
         )
         self._answer(request, joined)
 
     def heartbeat(self, request: RequestId, command: Heartbeat, now: Now) -> None:
         group = self._state.groups.find(command.group)
+        group.check_member(command.member_id)
+        group.check_protocol(GroupProtocol.EAGER)
         group.hear(command.member_id, now)
         beat = group.beat(command.member_id, command.generation)
         self._answer(request, beat)
 
+    def drain(self, request: RequestId, command: Drain, now: Now) -> None:
+        """Once this is answered nothing is leased to the member, also by polls on their way."""
+        group = self._state.groups.find(command.group)
+        group.drain(command.member_id, now)
+        self._polls.end_of_member(group, command.member_id)
+        self._answer(request, Done())
+
     def leave(self, request: RequestId, command: Leave, now: Now) -> None:
-        self._state.groups_journal.check_room()
+        self._state.journals.of_group(command.group).check_room()
         group = self._state.groups.find(command.group)
         group.check_member(command.member_id)
         self._remove(group, [command.member_id], Departure.LEFT, now)
         self._answer(request, Done())
 
     def delete(self, request: RequestId, command: DeleteGroup) -> None:
-        self._state.groups_journal.check_room()
+        self._state.journals.of_group(command.group).check_room()
         group = self._state.groups.find(command.group)
         self.forget(group)
+        self._state.audit.record(request, self._state.journals.of_group(command.group))
         self._answer(request, Done())
 
     def forget(self, group: Group) -> None:
         """A group is gone, and its places with it."""
         self._polls.forget_group(group)
+        self._heartbeats.forget_group(group)
         self._state.group_partitions.remove_group(group.number)
         self._state.alarms.set(ForGroup(group.number), None)
         change = GroupDeleted(group=group.name, number=group.number)
         self._state.groups.apply(change)
         self._state.counts.forget_group(group.name)
-        self._state.groups_journal.note([change])
+        self._state.journals.of_group(group.name).note([change])
 
     def expire(self, number: int, now: Now) -> None:
         """Take out the members whose session is over."""
@@ -113,7 +157,7 @@ class Membership:
         counts = self._state.counts.group(group.name)
         for member_id in group.silent(now.instant):
             counts.heartbeat_timeouts += 1
-            if self._polls.is_waiting(number, member_id):
+            if self._is_waiting(number, member_id):
                 group.hear(member_id, now)
             else:
                 silent.append(member_id)
@@ -123,10 +167,44 @@ class Membership:
             lost = MembersLost(
                 group=group.name, members=tuple(silent), remaining=len(group.members)
             )
-            self._state.groups_journal.note([], [Report(report=lost)])
+            self._state.journals.of_group(group.name).note([], [Report(report=lost)])
+        overdue = group.rebalance.overdue(now.instant)
+        if overdue:
+            self.revoke(group, overdue, now, is_forced=True)
         if group.is_receiving_over(now.instant):
             self._end_receiving(group, now)
         self._state.alarms.set(ForGroup(number), group.next_deadline())
+
+    def _is_waiting(self, number: int, member_id: str) -> bool:
+        """Whether something of a member waits: then the member is there."""
+        return self._polls.is_waiting(number, member_id) or self._heartbeats.is_waiting(
+            number, member_id
+        )
+
+    def revoke(
+        self,
+        group: Group,
+        given_up: Mapping[str, tuple[LogId, ...]],
+        now: Now,
+        *,
+        is_forced: bool = False,
+    ) -> None:
+        """Members of a cooperative group gave up what they owned, or it is taken from them."""
+        counts = self._state.counts.group(group.name)
+        count = sum(map(len, given_up.values()))
+        if is_forced:
+            counts.force_revocations(count)
+        else:
+            counts.partitions_revoked += count
+        changed = group.revoked(given_up, is_forced=is_forced)
+        if isinstance(changed, GroupStated):
+            self._change(changed, Trigger.REVOCATION, now)
+            return
+        self._state.budget.spend(count)
+        for change in changed:
+            self._state.groups.apply(change)
+        self._state.journals.of_group(group.name).note(list(changed))
+        self._wake(group, now)
 
     def _end_receiving(self, group: Group, now: Now) -> None:
         """Forget the queues of a group from which nobody received of late, once nothing is held."""
@@ -165,33 +243,46 @@ class Membership:
         for group in self._state.groups:
             if not group.members:
                 continue
+            if group.is_cooperative:
+                if group.is_outdated(partitions):
+                    self._change(group.rebalanced(partitions), Trigger.RESTART, now)
+                continue
             due = group.rebalanced(partitions)
             if due.members != group.stated.members:
                 self._change(due, Trigger.RESTART, now)
 
     def list_all(self, request: RequestId, now: Now) -> None:
-        self._state.stepwise.begin(request, self._list_all(request), now)
+        access = self._state.access
+        steps = self._list_all(request, access.visible_groups(), access.visible_topics())
+        self._state.stepwise.begin(request, steps, now)
 
-    def _list_all(self, request: RequestId) -> Steps:
+    def _list_all(self, request: RequestId, sees: NameFilter, sees_topic: NameFilter) -> Steps:
         descriptions = []
-        for group in sorted(self._state.groups, key=lambda group: group.name):
-            if self._state.groups.numbered(group.number) is not None:
-                description = yield from self._describe(group)
+        names = sorted(group.name for group in self._state.groups)
+        if sees is not None:
+            names = yield from self._state.access.select(names, sees)
+        for name in names:
+            group = self._state.groups.get(name)
+            if group is not None:
+                description = yield from self._describe(group, sees_topic)
                 descriptions.append(description)
         self._answer(request, GroupList(groups=tuple(descriptions)))
 
     def describe(self, request: RequestId, command: DescribeGroup, now: Now) -> None:
         group = self._state.groups.find(command.group)
-        self._state.stepwise.begin(request, self._answer_described(request, group), now)
+        steps = self._answer_described(request, group, self._state.access.visible_topics())
+        self._state.stepwise.begin(request, steps, now)
 
-    def _answer_described(self, request: RequestId, group: Group) -> Steps:
-        self._answer(request, (yield from self._describe(group)))
+    def _answer_described(self, request: RequestId, group: Group, sees_topic: NameFilter) -> Steps:
+        self._answer(request, (yield from self._describe(group, sees_topic)))
 
     def _answer(self, request: RequestId, reply: Reply) -> None:
         """Answer when all that the answer may show is committed."""
-        self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
+        self._state.journals.of_groups.note([], [Answer(request=request, reply=reply)])
 
-    def _describe(self, group: Group) -> Generator[int, None, GroupDescription]:
+    def _describe(
+        self, group: Group, sees_topic: NameFilter
+    ) -> Generator[int, None, GroupDescription]:
         loads = dict.fromkeys(group.members, 0)
         for _, queue in self._state.group_partitions.queues_of(group.number):
             for member, load in queue.loads.items():
@@ -199,7 +290,8 @@ class Membership:
             yield 1
         topics = group.topics or tuple(self._state.topics_of(group))
         yield 1 + len(group.members)
-        return group.described(topics, loads)
+        described = group.described(topics, loads)
+        return described if sees_topic is None else _seen(described, sees_topic)
 
     def _remove(self, group: Group, members: list[str], why: Departure, now: Now) -> None:
         partitions = self._state.catalog.partitions
@@ -220,16 +312,28 @@ class Membership:
         before = self._state.groups.get(stated.group)
         has_new_mode = before is not None and before.mode is not stated.mode
         is_rebalanced = before is None or before.generation != stated.generation
+        was_shared = before is not None and before.is_shared
         owned = {} if before is None else {id_: before.assigned(id_) for id_ in before.members}
         group = self._state.groups.apply(stated)
         assert group is not None
         if has_new_mode:
             self._polls.forget_queues(group)
+        elif was_shared and not group.is_shared:
+            # The first member owns what others received from while there was none.
+            self._polls.free(group, group.receivers)
+            group.stop_receiving()
         later: list[Later] = []
-        if is_rebalanced:
-            owns = {id_: group.assigned(id_) for id_ in group.members}
-            self._state.counts.group(group.name).rebalance(why, owned, owns)
+        owns = {id_: group.assigned(id_) for id_ in group.members}
+        counts = self._state.counts.group(group.name)
+        if group.is_cooperative:
+            if is_rebalanced or group.rebalance.state is not RebalanceState.NONE:
+                counts.begin_rebalance(why, now)
+            # What was given up last is counted already.
+            counts.count_moves(owned, owns, has_lost=why is not Trigger.REVOCATION)
+        elif is_rebalanced:
+            counts.rebalance(why, owned, owns)
             later.append(Rebalanced(group.name, now.instant))
+        if is_rebalanced:
             report = GroupRebalanced(
                 group=group.name,
                 generation=group.generation,
@@ -238,9 +342,20 @@ class Membership:
             )
             later.append(Report(report=report))
             self._state.traces.rebalanced(group, now)
-        self._state.groups_journal.note([stated], later)
+        self._state.journals.of_group(group.name).note([stated], later)
         self._polls.wake_group(group, now)
+        if group.is_cooperative:
+            self._wake(group, now)
         return group
+
+    def _wake(self, group: Group, now: Now) -> None:
+        """Tell members of a cooperative group that have to act, as far as they wait."""
+        group.rebalance.set_deadlines(now.instant)
+        self._state.alarms.bring_forward(ForGroup(group.number), group.next_deadline())
+        members = group.rebalance.unhinted
+        self._heartbeats.wake(group, now)
+        self._polls.hint(group, members)
+        self._heartbeats.count_completed(group, now)
 
 
 GROUP_RETENTION_NS = 168 * HOUR
@@ -292,3 +407,16 @@ class GroupRetention:
         ]
         self._state.budget.spend(len(positions) // _PLACES_PER_UNIT)
         return all(each.updated_at <= limit and not each.holds for each in positions)
+
+
+def _seen(described: GroupDescription, sees: Callable[[str], bool]) -> GroupDescription:
+    """A group without the topics that the caller does not see."""
+    members = tuple(
+        msgspec.structs.replace(
+            member,
+            assigned=tuple(log for log in member.assigned if sees(log.topic)),
+        )
+        for member in described.members
+    )
+    topics = tuple(filter(sees, described.topics))
+    return msgspec.structs.replace(described, topics=topics, members=members)

@@ -14,7 +14,9 @@ import msgspec
 
 from goqueue.broker.disk_reads import LagFetch, ResetSearch
 from goqueue.broker.groups.polls import Polls
+from goqueue.broker.journal import Journal
 from goqueue.broker.journal_changes import (
+    Change,
     DeliveryReleased,
     GivenBack,
     PositionAdded,
@@ -25,10 +27,11 @@ from goqueue.broker.journal_changes import (
 )
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
+from goqueue.broker.tenant_quotas import TenantQuotas
 from goqueue.broker.turns import Steps
 from goqueue.delivery import PositionStated
 from goqueue.groups import Group
-from goqueue.model import Answer, Code, LogId, Now, Offset, Refused, RequestId, Timestamp
+from goqueue.model import Code, LogId, Now, Offset, Refused, RequestId, Timestamp
 from goqueue.model.requests import (
     Assignor,
     CommitOffsets,
@@ -44,6 +47,7 @@ from goqueue.model.requests import (
     Strategy,
 )
 from goqueue.records import walk
+from goqueue.security import FieldChange, NameFilter
 from goqueue.tracing import Kind
 
 __all__ = [
@@ -52,6 +56,8 @@ __all__ = [
 
 # So many positions are changed together.
 _PORTION = 250
+# The audit log says of so many where they are now.
+_TOLD = 64
 
 T = TypeVar("T")
 
@@ -77,8 +83,9 @@ class _Probe(msgspec.Struct):
 class Positions:
     """Takes commands about positions."""
 
-    def __init__(self, state: NodeState, polls: Polls) -> None:
+    def __init__(self, state: NodeState, polls: Polls, quotas: TenantQuotas) -> None:
         self._state = state
+        self._quotas = quotas
         self._polls = polls
         self._resets: dict[RequestId, _Reset] = {}
         self._probes: dict[RequestId, _Probe] = {}
@@ -86,14 +93,21 @@ class Positions:
     # Applying: the only mutators of durable state
 
     def apply(self, change: PositionChange, at: Timestamp) -> None:
+        """Become what a change says, whether or not its group is known yet, or still.
+
+        Groups may be in another journal, which is replayed before or after this one; a start ends
+        by dropping the positions of those that are gone. Numbers of groups are never used again.
+        """
         topic = self._state.catalog.numbered(change.topic)
-        if topic is None or (change.group and self._state.groups.numbered(change.group) is None):
+        if topic is None:
             return
         log = LogId(topic.name, change.partition)
         position = self._state.group_partitions.open(change.group, log).position
         match change:
             case Settled():
                 position.settle(change.floor, change.unfold(), at)
+                if change.metadata:
+                    position.record_metadata(change.floor, change.metadata)
                 if change.is_buried:
                     position.record_dead_letters(change.unfold())
             case PositionMoved():
@@ -115,7 +129,7 @@ class Positions:
 
     def commit(self, request: RequestId, command: CommitOffsets, now: Now) -> None:
         state = self._state
-        state.groups_journal.check_room()
+        state.journals.of_group(command.group).check_room()
         group = state.groups.get(command.group)
         self.check(group, command)
         if group is None:
@@ -132,7 +146,7 @@ class Positions:
             group = self._state.groups.find(command.group)
             self._check_committer(group, command)
             for log, offset in portion:
-                self._check_commit(group, command.member_id, log, offset)
+                self._check_commit(group, command, log, offset)
             committed.update(self._commit_portion(command, portion, now))
             yield len(portion)
         self._answer_committed(request, command, committed, now)
@@ -149,9 +163,10 @@ class Positions:
                 topic=state.catalog.find(log.topic).number,
                 partition=log.partition,
                 floor=offset,
+                metadata=(command.metadata or {}).get(log, ""),
             )
             self.apply(change, now.wall)
-            state.groups_journal.note([change])
+            state.journals.of_partition(log).note([change])
             queue = state.group_partitions.queue(group.number, log)
             if queue is not None:
                 state.traces.leased(Kind.ACK, group, log, queue.settle_below(offset), now)
@@ -166,22 +181,28 @@ class Positions:
         reply = Offsets(
             group=group.name, offsets=committed, generation=group.generation, updated_at=now.wall
         )
-        self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
+        self._state.journals.answer(request, reply, self._journals_of(group, committed))
         self._polls.wake_group(group, now)
+
+    def _journals_of(self, group: Group, logs: Iterable[LogId]) -> list[Journal[Change]]:
+        """What a reply about a group in these partitions waits for."""
+        journals = self._state.journals
+        return [journals.of_group(group.name), *map(journals.of_partition, logs)]
 
     def form(self, name: str, now: Now) -> Group:
         """A group that nobody joined yet: it only has a place."""
+        self._quotas.check_new_group(name)
         stated = self._state.groups.form(name, Mode.PARTITIONED, Assignor.RANGE, now)
         group = self._state.groups.apply(stated)
         assert group is not None
-        self._state.groups_journal.note([stated])
+        self._state.journals.of_group(name).note([stated])
         return group
 
     def check(self, group: Group | None, command: CommitOffsets) -> None:
         """Refuse a commit that its group, its member or its offsets do not allow."""
         self._check_committer(group, command)
         for log, offset in command.offsets.items():
-            self._check_commit(group, command.member_id, log, offset)
+            self._check_commit(group, command, log, offset)
 
     def _check_committer(self, group: Group | None, command: CommitOffsets) -> None:
         if not command.offsets:
@@ -201,26 +222,30 @@ class Positions:
         group.check_generation(command.generation)
 
     def _check_commit(
-        self, group: Group | None, member_id: str | None, log: LogId, offset: Offset
+        self, group: Group | None, command: CommitOffsets, log: LogId, offset: Offset
     ) -> None:
         topic = self._state.catalog.find(log.topic)
         partition = self._state.partition(topic, log.partition)
-        if group is not None and member_id is not None and not group.is_assigned(member_id, log):
-            raise Refused(Code.PARTITION_NOT_ASSIGNED, topic=log.topic, partition=log.partition)
+        if group is not None and command.member_id is not None:
+            group.check_owner(command.member_id, log, command.generation)
         _check_within(partition, offset)
 
     # Asking
 
     def describe(self, request: RequestId, command: DescribeOffsets, now: Now) -> None:
         group = self._state.groups.find(command.group)
-        self._state.stepwise.begin(request, self._describe(request, command, group), now)
+        steps = self._describe(request, command, group, self._state.access.visible_topics())
+        self._state.stepwise.begin(request, steps, now)
 
-    def _describe(self, request: RequestId, command: DescribeOffsets, group: Group) -> Steps:
+    def _describe(
+        self, request: RequestId, command: DescribeOffsets, group: Group, sees: NameFilter
+    ) -> Steps:
         state = self._state
         offsets: dict[LogId, Offset] = {}
+        metadata: dict[LogId, str] = {}
         newest = 0
         for name in state.topics_of(group) if command.topic is None else (command.topic,):
-            topic = state.catalog.get(name)
+            topic = state.catalog.get(name) if sees is None or sees(name) else None
             for number in range(0 if topic is None else topic.stated.partitions):
                 log = LogId(name, number)
                 position = state.group_partitions.position(group.number, log)
@@ -228,6 +253,8 @@ class Positions:
                 if position is not None and partition is not None and position.updated_at:
                     offsets[log] = state.committed(group.number, partition)
                     newest = max(newest, position.updated_at)
+                    if position.metadata:
+                        metadata[log] = position.metadata
                 yield 1
         # It may be deleted by now.
         group = state.groups.find(command.group)
@@ -236,15 +263,16 @@ class Positions:
             offsets=offsets,
             generation=group.generation,
             updated_at=Timestamp(newest) if newest else None,
+            metadata=metadata or None,
         )
-        state.groups_journal.note([], [Answer(request=request, reply=reply)])
+        state.journals.answer(request, reply, self._journals_of(group, offsets))
 
     # Resetting
 
     def reset(self, request: RequestId, command: ResetOffsets, now: Now) -> None:
         state = self._state
         if not command.is_dry_run:
-            state.groups_journal.check_room()
+            state.journals.of_group(command.group).check_room()
         state.groups.find(command.group)
         topic = state.catalog.find(command.topic)
         if command.partition is None:
@@ -337,7 +365,14 @@ class Positions:
         if command.is_dry_run:
             self._state.outbox.answer(request, reply)
             return
-        self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
+        changes = [
+            FieldChange("topic", new=command.topic),
+            FieldChange("strategy", new=command.strategy.value),
+            *(FieldChange(str(each.log.partition), new=str(each.offset)) for each in reset[:_TOLD]),
+        ]
+        self._state.audit.record(request, self._state.journals.of_group(group.name), changes)
+        logs = [each.log for each in reset]
+        self._state.journals.answer(request, reply, self._journals_of(group, logs))
         self._polls.wake_group(group, now)
 
     def _put(self, group: Group, log: LogId, offset: Offset, now: Now) -> None:
@@ -350,7 +385,7 @@ class Positions:
         )
         self._polls.forget_queue(group.number, log)
         self.apply(change, now.wall)
-        self._state.groups_journal.note([change])
+        self._state.journals.of_partition(log).note([change])
 
     def begin_at_end(self, group: Group, topics: tuple[str, ...], now: Now) -> None:
         """A group that starts with the latest: its place is where these logs end now."""
@@ -375,12 +410,13 @@ class Positions:
         # The probe itself is the first that it waits for, until every partition was looked at.
         probe = self._probes[request] = _Probe(request, group.name, {}, 1)
         # Goes on although its caller may leave: reads that are under way name the probe.
-        self._state.stepwise.begin(None, self._probe_lag(probe, group), now)
+        sees = self._state.access.visible_topics()
+        self._state.stepwise.begin(None, self._probe_lag(probe, group, sees), now)
 
-    def _probe_lag(self, probe: _Probe, group: Group) -> Steps:
+    def _probe_lag(self, probe: _Probe, group: Group, sees: NameFilter) -> Steps:
         state = self._state
         for name in state.topics_of(group):
-            topic = state.catalog.get(name)
+            topic = state.catalog.get(name) if sees is None or sees(name) else None
             # Where it has no place yet, it is behind from where it would begin.
             for number in range(0 if topic is None else topic.stated.partitions):
                 if state.groups.numbered(group.number) is None:
@@ -440,7 +476,9 @@ class Positions:
     def _answer(self, probe: _Probe) -> None:
         del self._probes[probe.request]
         reply = Lag(group=probe.group, partitions=tuple(probe.lags.values()))
-        self._state.groups_journal.note([], [Answer(request=probe.request, reply=reply)])
+        behind = map(self._state.journals.of_partition, probe.lags)
+        journals = [self._state.journals.of_group(probe.group), *behind]
+        self._state.journals.answer(probe.request, reply, journals)
 
 
 def _portions(items: Iterable[T]) -> Iterator[list[T]]:

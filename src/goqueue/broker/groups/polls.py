@@ -6,6 +6,8 @@ ahead when somebody polls for it.
 Cost per poll: per partition one read-ahead (once per message and group) and one lease pass.
 """
 
+import msgspec
+
 from goqueue.broker.disk_reads import ReadAheadFetch
 from goqueue.broker.groups.leases import PollLeases
 from goqueue.broker.groups.priority_indexer import PriorityIndexer
@@ -14,9 +16,10 @@ from goqueue.broker.groups.waiting_polls import Unseen, WaitingPoll, WaitingPoll
 from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.broker.turns import Errand, ForQueue, ForRequest
+from goqueue.broker.tenant_quotas import PollAllowance, TenantQuotas
+from goqueue.broker.turns import Errand, ForQueue, ForQuota, ForRequest
 from goqueue.delivery import DeliveryQueue, LeasePart
-from goqueue.groups import Group, is_receiver, receiver_of
+from goqueue.groups import Group, is_receiver, received_topics
 from goqueue.model import (
     HOUR,
     MILLISECOND,
@@ -28,15 +31,16 @@ from goqueue.model import (
     Refused,
     RequestId,
 )
-from goqueue.model.requests import Leased, Poll
+from goqueue.model.requests import Leased, Operation, Poll, RebalanceState, ResourceType
+from goqueue.security import UNLIMITED, Principal
 
 __all__ = ["Polls", "check_visibility"]
 
 _VISIBILITY_NS_MIN = 100 * MILLISECOND
 _VISIBILITY_NS_MAX = 12 * HOUR
 _WAITING_POLLS_MAX = 10_000
-# To wake a group is to look at its queue and to have its next records read.
-_WAKE_UNITS = 8
+# To wake a group is to look at its queue, and to have its next records read or to serve it.
+_WAKE_UNITS = 10
 # A member of more partitions is served when all were looked at, over several turns.
 _LOOKS_MAX = 250
 # How many queues are asked how far they are for one unit of work, or whether they are in use.
@@ -47,36 +51,62 @@ _QUEUES_PER_UNIT = 20
 class Polls:
     """PollLeases messages to those who poll."""
 
-    def __init__(self, state: NodeState, indexer: PriorityIndexer) -> None:
+    def __init__(self, state: NodeState, indexer: PriorityIndexer, quotas: TenantQuotas) -> None:
         self._state = state
+        self._quotas = quotas
         self._read_ahead = ReadAhead(state, indexer)
         self._leases = PollLeases(state, self._read_ahead)
         self._waiting = WaitingPolls()
         # Groups with a partition that has more to read for them; None: with some to look at.
         self._to_wake: dict[tuple[int, LogId | None], None] = {}
+        # Groups that a commit of this turn may have something for: served when the turn ends, so
+        # that what is committed together comes in one answer.
+        self._to_serve: dict[int, None] = {}
+        state.follow_ups.append(self._to_serve)
 
     # Polling
 
     def poll(self, request: RequestId, command: Poll, now: Now) -> None:
+        principal = self._state.access.note_principal()
         group = self._state.groups.find(command.group)
         group.check_member(command.member_id)
         group.check_generation(command.generation)
         check_visibility(command.visibility_ns, "visibility_timeout")
-        self._state.groups_journal.check_room()
+        self._state.journals.of_group(group.name).check_room()
         group.hear(command.member_id, now)
-        self.lease_or_wait(request, command, group, now)
+        if group.is_cooperative and command.generation in (None, group.generation):
+            group.rebalance.know(command.member_id)
+            if group.rebalance.state is RebalanceState.NONE:
+                self._state.counts.group(group.name).complete_rebalance(now)
+        if group.is_draining(command.member_id):
+            self._state.outbox.answer(request, Leased())
+        else:
+            self.lease_or_wait(request, command, group, now, principal)
 
-    def lease_or_wait(self, request: RequestId, command: Poll, group: Group, now: Now) -> None:
-        """Answer a poll that was checked, of a member or a receiver, now or when there is news."""
+    def lease_or_wait(
+        self,
+        request: RequestId,
+        command: Poll,
+        group: Group,
+        now: Now,
+        principal: Principal = UNLIMITED,
+    ) -> None:
+        """Answer a poll that was checked, of a member or a receiver, now or when there is news.
+
+        It leases from topics that `principal` may read when it does.
+        """
         state, member_id = self._state, command.member_id
-        waiting = WaitingPoll(request, command, group.number)
+        waiting = WaitingPoll(request, command, group.number, principal)
         # Whoever has many partitions would look at all of them again for each that is read.
-        logs = group.assigned(member_id)
+        logs = group.leasable(member_id)
         is_large = len(logs) > _LOOKS_MAX
         is_seen = not is_large and not self._read_ahead.is_reading_for(group, member_id)
         ready = self._check_all(group, logs) if is_seen else []
         is_reading = is_large or self._read_ahead.is_reading_for(group, member_id)
         if not is_reading and ready and self._lease(group, waiting, ready, now):
+            return
+        if not is_reading and group.rebalance.is_unhinted(member_id):
+            self._hint(request, group, member_id)
             return
         if command.wait_ns <= 0 and not is_reading:
             state.outbox.answer(request, Leased())
@@ -109,6 +139,33 @@ class Polls:
         for request in self._waiting.requests:
             self.cancel(request)
 
+    def end_of_member(self, group: Group, member_id: str) -> None:
+        """Answer the polls of a member that wait, with nothing."""
+        for waiting in self._waiting.of_holder(group.number, member_id):
+            self._state.budget.spend()
+            self.cancel(waiting.request)
+
+    def hint(self, group: Group, members: tuple[str, ...]) -> None:
+        """Answer the waiting polls of members that have to act on a change of their group.
+
+        What is being read for a poll is handed out first: what stays with a member does not pause.
+        """
+        for member_id in members:
+            for waiting in self._waiting.of_holder(group.number, member_id):
+                self._state.budget.spend()
+                if not self._is_being_read(group, waiting):
+                    self._forget(waiting)
+                    self._hint(waiting.request, group, member_id)
+
+    def _hint(self, request: RequestId, group: Group, member_id: str) -> None:
+        group.rebalance.hint(member_id)
+        self._state.outbox.answer(request, Leased(is_rebalance_required=True))
+
+    def take_over(self, group: Group, older: str, member_id: str) -> None:
+        """A static member holds what the older one held."""
+        for _, queue in self._state.group_partitions.queues_of(group.number):
+            queue.change_member(older, member_id)
+
     def _forget(self, waiting: WaitingPoll) -> None:
         self._waiting.remove(waiting)
         self._state.alarms.set(ForRequest(waiting.request), None)
@@ -129,6 +186,11 @@ class Polls:
         partition = self._state.partitions.get(log)
         if partition is None:
             return False
+        known = self._state.group_partitions.queue(group.number, log)
+        if known is not None and known.has_nothing_within(
+            partition.log.start, partition.log.watermarks.stable
+        ):
+            return False
         queue = self._read_ahead.refresh(group, partition, is_eager=is_eager)
         # A read ends at once, and may bring what goes before all that is ready.
         return queue.is_ready and not self._read_ahead.is_reading(group.number, log)
@@ -147,6 +209,8 @@ class Polls:
                 self._lease(group, poll, waiting.ready(group.number), now)
             if not waiting.has_ready(group.number):
                 break
+        if group.rebalance.unhinted:
+            self.hint(group, group.rebalance.unhinted)
         for poll in waiting.immediate(group.number):
             if not self._is_being_read(group, poll):
                 self.cancel(poll.request)
@@ -175,21 +239,20 @@ class Polls:
         return is_unseen or self._read_ahead.is_reading_for(group, member_id)
 
     def _lease(self, group: Group, poll: WaitingPoll, logs: list[LogId], now: Now) -> bool:
-        """PollLease to one poll what these partitions have for it; False if that is nothing."""
-        ready: list[tuple[Partition, DeliveryQueue]] = []
-        for log in logs:
-            partition = self._state.partitions.get(log)
-            queue = self._state.group_partitions.queue(group.number, log)
-            if partition is None or queue is None or not queue.is_ready:
-                self._waiting.mark_empty(group.number, log)
-            elif group.is_assigned(poll.command.member_id, log):
-                ready.append((partition, queue))
-            if len(ready) >= _LOOKS_MAX:
-                # The answer is read from so many files at most.
-                break
+        """PollLease to one poll what these partitions have for it; False if that is nothing.
+
+        Nothing is also what its tenant gets that has consumed too much of late: until it may again.
+        """
+        allowance = self._quotas.poll_allowance(group.name, now)
+        if allowance is not None and allowance.wait_ns:
+            deadline = Instant(now.instant + allowance.wait_ns)
+            self._state.alarms.set(ForQuota(group.number), deadline)
+            return False
+        ready = self._ready(group, poll, logs)
         if not ready:
             return False
-        lease = self._leases.lease(group, poll.request, poll.command, ready, now)
+        command = poll.command if allowance is None else _limited(poll.command, allowance)
+        lease = self._leases.lease(group, poll.request, command, ready, now)
         for partition, queue in ready:
             if queue.is_ready:
                 self._waiting.pass_turn(group.number, partition.log_id)
@@ -197,13 +260,44 @@ class Polls:
                 self._waiting.mark_empty(group.number, partition.log_id)
         if lease is None:
             return False
+        if allowance is not None and isinstance(lease.serve.reply, Leased):
+            count = sum(map(len, lease.serve.reply.partitions))
+            self._quotas.charge_poll(group.name, count, now)
         if poll in self._waiting:
             self._forget(poll)
         if lease.must_wait:
-            self._state.groups_journal.note([], [self._leases.when_counted(lease.serve)])
+            counted = self._leases.when_counted(lease.serve)
+            assert isinstance(lease.serve.reply, Leased)
+            of_partition = self._state.journals.of_partition
+            behind = [of_partition(each.log) for each in lease.serve.reply.partitions]
+            self._state.journals.hold(counted, behind)
         else:
             self._state.outbox.append(lease.serve)
         return True
+
+    def _ready(
+        self, group: Group, poll: WaitingPoll, logs: list[LogId]
+    ) -> list[tuple[Partition, DeliveryQueue]]:
+        """Those of these partitions that have something for a member, and that it may read."""
+        member_id, principal = poll.command.member_id, poll.principal
+        ready: list[tuple[Partition, DeliveryQueue]] = []
+        for log in logs:
+            partition = self._state.partitions.get(log)
+            queue = self._state.group_partitions.queue(group.number, log)
+            if partition is None or queue is None or not queue.is_ready:
+                self._waiting.mark_empty(group.number, log)
+            elif group.may_lease(member_id, log, poll.command.generation) and (
+                principal.is_unlimited or self._may_read(principal, log)
+            ):
+                ready.append((partition, queue))
+            if len(ready) >= _LOOKS_MAX:
+                # The answer is read from so many files at most.
+                break
+        return ready
+
+    def _may_read(self, principal: Principal, log: LogId) -> bool:
+        read, topic = Operation.READ, ResourceType.TOPIC
+        return self._state.access.may(principal, topic, log.topic, read)
 
     def serve_counted(self, counted: ServeCounted) -> None:
         """The deliveries of a poll are counted: hand them out."""
@@ -262,11 +356,35 @@ class Polls:
             self._state.budget.spend(_WAKE_UNITS)
             group = self._state.groups.numbered(number)
             if group is not None and log is not None:
-                self.wake_group(group, now, log)
+                self._learn_committed(group, log, now)
             elif group is not None:
                 self._serve_ready(group, now)
         if self._to_wake:
             self._state.alarms.bring_forward(Errand.POLLS, now.instant)
+
+    def _learn_committed(self, group: Group, log: LogId, now: Now) -> None:
+        """Messages were committed to a partition: look whether a poll waits for them."""
+        partition = self._state.partitions.get(log)
+        if partition is None or not self._waiting.waits_for(group, log):
+            return
+        has_learned = self._read_ahead.learn_committed(group, partition, now)
+        if self._check(group, log, is_eager=not has_learned):
+            self._waiting.mark_ready(group.number, log)
+        self._to_serve[group.number] = None
+
+    def serve_woken(self, now: Now) -> None:
+        """A turn ends: serve the polls of groups that it committed something for."""
+        for number in list(self._to_serve):
+            group = self._state.groups.numbered(number)
+            if group is not None and self._waiting.has_any(number):
+                self._serve_ready(group, now)
+        self._to_serve.clear()
+
+    def wake_allowed(self, number: int, now: Now) -> None:
+        """The tenant of a group may consume again."""
+        group = self._state.groups.numbered(number)
+        if group is not None and self._waiting.has_any(number):
+            self._serve_ready(group, now)
 
     def retry_unreadable(self, now: Now) -> None:
         """What could not be read a while ago may be readable now: a passing lack of descriptors."""
@@ -346,9 +464,11 @@ class Polls:
 
     def refuse_receives(self, topic: str, refusal: Refused) -> None:
         """A topic is gone, and with it what those who receive from it waited for."""
-        receiver = receiver_of(topic)
         for number in self._waiting.groups_waiting_for(topic):
-            for waiting in self._waiting.of_holder(number, receiver):
+            for waiting in self._waiting.of_group(number):
+                holder = waiting.command.member_id
+                if not is_receiver(holder) or topic not in received_topics(holder):
+                    continue
                 self._forget(waiting)
                 self._state.outbox.answer(waiting.request, refusal)
 
@@ -360,6 +480,16 @@ class Polls:
 
     def arm(self, number: int, log: LogId, queue: DeliveryQueue) -> None:
         self._state.alarms.set(ForQueue(number, log), queue.next_deadline())
+
+
+def _limited(command: Poll, allowance: PollAllowance) -> Poll:
+    """A poll for no more than it may get."""
+    messages_max, bytes_max = command.messages_max, command.bytes_max
+    if allowance.messages_max is not None:
+        messages_max = min(messages_max, allowance.messages_max)
+    if allowance.bytes_max is not None:
+        bytes_max = min(bytes_max, allowance.bytes_max)
+    return msgspec.structs.replace(command, messages_max=messages_max, bytes_max=bytes_max)
 
 
 def check_visibility(visibility_ns: int | None, field: str) -> None:

@@ -17,6 +17,7 @@ from goqueue.log import OffsetRanges
 from goqueue.model import LogId, Now, Offset, RequestId, Slice
 from goqueue.model.requests import LaneDescription, Mode, PriorityStatistics
 from goqueue.records import Columns, Flag, MessageSummary, walk
+from goqueue.security import NameFilter
 
 __all__ = ["PriorityIndexer"]
 
@@ -115,13 +116,24 @@ class PriorityIndexer:
 
     def describe(self, request: RequestId, now: Now) -> None:
         """How the lanes of every group fare."""
-        self._state.stepwise.begin(request, self._answer_described(request, now), now)
+        access = self._state.access
+        steps = self._answer_described(
+            request, access.visible_groups(), access.visible_topics(), now
+        )
+        self._state.stepwise.begin(request, steps, now)
 
-    def _answer_described(self, request: RequestId, now: Now) -> Steps:
+    def _answer_described(
+        self, request: RequestId, sees_group: NameFilter, sees: NameFilter, now: Now
+    ) -> Steps:
         lanes: list[LaneDescription] = []
         waited, dequeued, pending = [0] * LANES, [0] * LANES, [0] * LANES
         for group in list(self._state.groups):
+            if sees_group is not None and not sees_group(group.name):
+                yield 1
+                continue
             for log, queue in self._state.group_partitions.queues_of(group.number):
+                if sees is not None and not sees(log.topic):
+                    continue
                 for each in _described(group.name, log, queue, now):
                     lanes.append(each)
                     waited[each.lane] += each.waited_ns
@@ -129,7 +141,7 @@ class PriorityIndexer:
                     pending[each.lane] += each.ready + each.in_flight
                 yield 2
         reply = PriorityStatistics(
-            published=tuple(self._state.tally.published),
+            published=self._published(sees),
             average_wait_ns=tuple(
                 total // max(1, count) for total, count in zip(waited, dequeued, strict=True)
             ),
@@ -137,6 +149,13 @@ class PriorityIndexer:
             lanes=tuple(lanes),
         )
         self._state.outbox.answer(request, reply)
+
+    def _published(self, sees: NameFilter) -> tuple[int, ...]:
+        """Messages by priority since the process started, on the topics that the caller sees."""
+        if sees is None:
+            return tuple(self._state.tally.published)
+        lanes = [counts.lanes for name, counts in self._state.counts.topics() if sees(name)]
+        return tuple(sum(column) for column in zip([0] * LANES, *lanes, strict=True))
 
 
 def _count(priority_index: PriorityIndex, columns: Columns, aborted: OffsetRanges) -> None:

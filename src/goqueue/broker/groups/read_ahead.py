@@ -203,6 +203,26 @@ class ReadAhead:
                 self._state.fetch(wanted, ReadAheadFetch(group.number, wanted))
             return
 
+    def learn_committed(self, group: Group, partition: Partition, now: Now) -> bool:
+        """Tell the queue of a group what was committed in this turn, if that is what it needs.
+
+        Those records are at hand, so they are not read. False if it has to look for itself.
+        """
+        log_id, log = partition.log_id, partition.log
+        committed = partition.committed_records()
+        if committed is None or self.is_reading(group.number, log_id):
+            return False
+        queue = self._queue(group, partition)
+        priority_index = self._indexer.priority_index(group, partition, queue)
+        if queue.wanted(committed.next, priority_index) != committed.first:
+            return False
+        wanted = log.read(committed.first, _FETCH_BYTES, below=log.watermarks.stable)
+        # It may end before them: at damage, a segment's end, or what a transaction holds.
+        if wanted is None or wanted.below != committed.next:
+            return False
+        self._take_in(ReadAheadFetch(group.number, wanted), partition, queue, committed.data, now)
+        return True
+
     def learn(self, purpose: ReadAheadFetch, data: memoryview | None, now: Now) -> Learned | None:
         """Records were read for a queue: it learns. None if nobody waits for them any longer."""
         wanted = purpose.wanted
@@ -220,6 +240,19 @@ class ReadAhead:
                 # The segment is set aside when the writes on their way are done: wait for those.
                 self._unreadable[wanted.log] = None
             return Learned(group, True)
+        self._take_in(purpose, partition, queue, data, now)
+        return Learned(group, queue.is_ready)
+
+    def _take_in(
+        self,
+        purpose: ReadAheadFetch,
+        partition: Partition,
+        queue: DeliveryQueue,
+        data: memoryview,
+        now: Now,
+    ) -> None:
+        """Tell a queue what is in a slice, and keep the bytes for the answer."""
+        wanted = purpose.wanted
         found = scan_messages(data, wanted.offset, with_keys=queue.keeps_key_order)
         # Nothing at all in the slice: compaction left nothing of it.
         upto = Offset(found.next_offset) if len(data) else wanted.below
@@ -230,4 +263,3 @@ class ReadAhead:
         queue.learn(known, upto, wanted.offset)
         self._fetched.keep(purpose.group, wanted, upto, data)
         self._indexer.count_known(partition, known, wanted.offset, upto, now)
-        return Learned(group, queue.is_ready)

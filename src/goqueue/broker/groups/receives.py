@@ -18,41 +18,48 @@ import msgspec
 from goqueue.broker.groups.polls import Polls, check_visibility
 from goqueue.broker.outbox import BeginReceive
 from goqueue.broker.state import NodeState
+from goqueue.broker.tenant_quotas import TenantQuotas
 from goqueue.broker.turns import ForGroup
 from goqueue.groups import Group
-from goqueue.model import Instant, Now, Refused, RequestId
+from goqueue.model import Code, Instant, Now, Refused, RequestId
 from goqueue.model.requests import Assignor, Leased, Mode, Poll, Receive
 
 __all__ = ["Receives"]
+
+_TOPICS_MAX = 20
 
 
 class Receives:
     """Takes receives, and turns them into polls."""
 
-    def __init__(self, state: NodeState, polls: Polls) -> None:
+    def __init__(self, state: NodeState, polls: Polls, quotas: TenantQuotas) -> None:
         self._state = state
+        self._quotas = quotas
         self._polls = polls
         # Requests that wait until their group is known to be durable.
         self._waiting: dict[RequestId, None] = {}
 
     def receive(self, request: RequestId, command: Receive, now: Now) -> None:
         state = self._state
-        check_visibility(command.visibility_ns, "visibility")
-        state.groups_journal.check_room()
-        logs = state.catalog.find(command.topic).logs
+        check_visibility(command.visibility_ns, "visibility_timeout")
+        topics = tuple(sorted(set(command.topics)))
+        if not 1 <= len(topics) <= _TOPICS_MAX:
+            raise Refused(Code.REQUEST_INVALID, field="topics", minimum=1, maximum=_TOPICS_MAX)
+        state.journals.of_group(command.group).check_room()
+        logs = {topic: tuple(state.catalog.find(topic).logs) for topic in topics}
         group = state.groups.get(command.group)
         if group is not None:
             group.check_receivable()
         else:
             group = self._form(command.group, now)
-        self._record(group, command.topic, now)
+        self._record(group, topics, now)
         if not group.is_durable:
             self._waiting[request] = None
             deadline = Instant(now.instant + command.wait_ns)
             begin = BeginReceive(request, command, group.number, deadline)
-            state.groups_journal.note([], [begin])
+            state.journals.of_group(group.name).note([], [begin])
             return
-        receiver = group.receive(command.topic, tuple(logs), now)
+        receiver = group.receive(logs, now)
         state.alarms.bring_forward(ForGroup(group.number), group.next_deadline())
         poll = Poll(
             group=command.group,
@@ -89,15 +96,16 @@ class Receives:
         return True
 
     def _form(self, name: str, now: Now) -> Group:
+        self._quotas.check_new_group(name)
         stated = self._state.groups.form(name, Mode.SHARED, Assignor.RANGE, now)
         group = self._state.groups.apply(stated)
         assert group is not None
-        self._state.groups_journal.note([stated])
+        self._state.journals.of_group(name).note([stated])
         return group
 
-    def _record(self, group: Group, topic: str, now: Now) -> None:
+    def _record(self, group: Group, topics: tuple[str, ...], now: Now) -> None:
         """Let the journal know what is received, and that somebody does."""
-        if not group.knows_receiver(topic, now):
-            stated = group.with_receiver(topic, self._state.catalog.partitions, now)
+        if not group.knows_receiver(topics, now):
+            stated = group.with_receiver(topics, self._state.catalog.partitions, now)
             self._state.groups.apply(stated)
-            self._state.groups_journal.note([stated])
+            self._state.journals.of_group(group.name).note([stated])

@@ -14,7 +14,8 @@ import msgspec
 
 from goqueue.groups import Group
 from goqueue.model import LogId, RequestId
-from goqueue.model.requests import Mode, Poll
+from goqueue.model.requests import Poll
+from goqueue.security import Principal
 
 __all__ = ["Unseen", "WaitingPoll", "WaitingPolls"]
 
@@ -25,6 +26,8 @@ class WaitingPoll(msgspec.Struct, frozen=True):
     request: RequestId
     command: Poll
     group: int
+    # Whom it leases for.
+    principal: Principal
 
 
 class Unseen:
@@ -181,7 +184,7 @@ class WaitingPolls:
         waiting = self._by_group.get(group.number)
         if waiting is None or not waiting.ready:
             return ()
-        if group.mode is not Mode.PARTITIONED:
+        if group.is_shared:
             return list(waiting.polls.values())
         owners = dict.fromkeys(map(group.owner, waiting.ready if log is None else (log,)))
         polls = [waiting.by_member.get(owner, {}) for owner in owners if owner is not None]
@@ -194,7 +197,7 @@ class WaitingPolls:
         waiting = self._by_group.get(group.number)
         if waiting is None:
             return False
-        if group.mode is Mode.PARTITIONED:
+        if not group.is_shared:
             return group.owner(log) in waiting.by_member
         return any(group.is_assigned(member_id, log) for member_id in waiting.by_member)
 
@@ -205,7 +208,7 @@ class WaitingPolls:
             share = group.share_of(member_id)
             # What was looked at since another poll came for it is known to be ready or not.
             if share not in waiting.unseen:
-                waiting.unseen[share] = Unseen(share, group.assigned(member_id))
+                waiting.unseen[share] = Unseen(share, group.leasable(member_id))
 
     def is_unseen(self, group: Group, member_id: str) -> bool:
         """Whether the partitions of a member are still to be looked at."""

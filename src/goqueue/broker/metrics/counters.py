@@ -13,7 +13,7 @@ import msgspec
 
 from goqueue.delivery import LANES
 from goqueue.metrics import BATCH_SIZES, Histogram
-from goqueue.model import LogId
+from goqueue.model import Instant, LogId, Now
 from goqueue.model.requests import TopicFlow
 
 __all__ = [
@@ -48,6 +48,8 @@ class Trigger(enum.StrEnum):
     SESSION_TIMEOUT = "session_timeout"
     TOPIC = "topic"
     RESTART = "restart"
+    # The last partition that had to be given up was.
+    REVOCATION = "revocation"
 
 
 class Departure(enum.StrEnum):
@@ -79,6 +81,19 @@ class TopicCounts(msgspec.Struct, kw_only=True):
     moved: dict[str, int] = msgspec.field(default_factory=dict)
     publish_latency: Histogram = msgspec.field(default_factory=Histogram)
     ack_latency: dict[AckType, Histogram] = msgspec.field(default_factory=dict)
+    # Values that were checked against a schema, by result; most topics check none.
+    validations: dict[str, int] = msgspec.field(default_factory=dict)
+    validation_latency: Histogram | None = None
+
+    def validate(self, valid: int, invalid: int, duration_ns: int) -> None:
+        """The values of a batch were checked against their schemas."""
+        if valid:
+            add(self.validations, "valid", valid)
+        if invalid:
+            add(self.validations, "invalid", invalid)
+        if self.validation_latency is None:
+            self.validation_latency = Histogram()
+        self.validation_latency.observe(duration_ns)
 
     def fail(self, code: str, count: int = 1) -> None:
         add(self.failed, code, count)
@@ -104,6 +119,7 @@ class PairCounts(msgspec.Struct, kw_only=True):
     rejected: int = 0
     released: int = 0
     expired: int = 0
+    extended: int = 0
     commits: int = 0
     # None until the first: most pairs never have one.
     commit_errors: dict[str, int] | None = None
@@ -140,6 +156,17 @@ class GroupCounts(msgspec.Struct, kw_only=True):
     poll_latency: Histogram = msgspec.field(default_factory=Histogram)
     poll_sizes: Histogram = msgspec.field(default_factory=_batch_sizes)
     commit_latency: Histogram = msgspec.field(default_factory=Histogram)
+    # From the cause of a cooperative rebalance until every member was told.
+    cooperative_latency: Histogram = msgspec.field(default_factory=Histogram)
+    rebalances_succeeded: int = 0
+    rebalances_failed: int = 0
+    rebalances_ns: int = 0
+    last_rebalance_ns: int = 0
+    last_rebalance_at: int = 0
+    revocation_timeouts: int = 0
+    # The cooperative rebalance that is under way, and whether a revocation of it was forced.
+    _began: Instant | None = None
+    _is_forced: bool = False
 
     def leave(self, why: Departure, count: int) -> None:
         self.leaves[why] = self.leaves.get(why, 0) + count
@@ -147,8 +174,41 @@ class GroupCounts(msgspec.Struct, kw_only=True):
     def rebalance(self, why: Trigger, before: Assignment, after: Assignment) -> None:
         """Members own other partitions than before."""
         self.rebalances[why] = self.rebalances.get(why, 0) + 1
-        self.partitions_revoked += _count_lost(before, after)
+        self.count_moves(before, after)
+
+    def count_moves(self, before: Assignment, after: Assignment, *, has_lost: bool = True) -> None:
+        """Partitions have other owners than before; without `has_lost` nobody lost any now."""
+        self.partitions_revoked += _count_lost(before, after) if has_lost else 0
         self.partitions_assigned += _count_lost(after, before)
+
+    def begin_rebalance(self, why: Trigger, now: Now) -> None:
+        """A change of a cooperative group; one that is under way goes on."""
+        if self._began is None:
+            self.rebalances[why] = self.rebalances.get(why, 0) + 1
+            self._began, self._is_forced = now.instant, False
+
+    def force_revocations(self, count: int) -> None:
+        """Partitions were taken away from members that did not give them up in time."""
+        self.revocation_timeouts += count
+        self.partitions_revoked += count
+        self._is_forced = True
+
+    def complete_rebalance(self, now: Now) -> None:
+        """Every member of a cooperative group was told, if a rebalance was under way."""
+        if self._began is None:
+            return
+        duration_ns = max(now.instant - self._began, 0)
+        self.cooperative_latency.observe(duration_ns)
+        self.end_rebalance(duration_ns, now, is_forced=self._is_forced)
+        self._began = None
+
+    def end_rebalance(self, duration_ns: int, now: Now, *, is_forced: bool = False) -> None:
+        """A rebalance is over."""
+        self.rebalances_failed += is_forced
+        self.rebalances_succeeded += not is_forced
+        self.rebalances_ns += duration_ns
+        self.last_rebalance_ns = duration_ns
+        self.last_rebalance_at = int(now.wall)
 
     def poll(self, count: int, duration_ns: int) -> None:
         self.polls += 1

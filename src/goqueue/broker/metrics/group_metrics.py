@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from goqueue.broker.metrics.builders import counter, gauge, histogram, keyed, plain
+from goqueue.broker.metrics.counters import GroupCounts
 from goqueue.broker.state import NodeState
 from goqueue.groups import Group
-from goqueue.metrics import Family, Histogram, Sample
-from goqueue.model.requests import GroupState
+from goqueue.metrics import Family, Sample
+from goqueue.model.requests import GroupProtocol, GroupState
 
 __all__ = ["group_families"]
 
@@ -63,17 +64,19 @@ def group_families(state: NodeState) -> Iterator[Family]:
     )
     yield histogram(
         _PREFIX + "rebalance_latency_seconds",
-        "Time from a trigger until the new assignment is durable.",
+        "Time from a trigger until the new assignment is durable, or every member was told it.",
         ("consumer_group", "rebalance_type"),
-        _rebalances([(name, counts.rebalance_latency) for (name,), counts in rows]),
+        _rebalances([(name, counts) for (name,), counts in rows]),
     )
     yield from _gauges(state)
 
 
-def _rebalances(latencies: list[tuple[str, Histogram]]) -> Iterator[Sample]:
-    """Every assignment is made anew at once; there is no other type yet."""
-    for name, latency in latencies:
-        yield (name, "eager"), latency
+def _rebalances(groups: list[tuple[str, GroupCounts]]) -> Iterator[Sample]:
+    """By protocol; a group without cooperative rebalances has no line for them."""
+    for name, counts in groups:
+        yield (name, GroupProtocol.EAGER), counts.rebalance_latency
+        if counts.cooperative_latency.count:
+            yield (name, GroupProtocol.COOPERATIVE), counts.cooperative_latency
 
 
 def _gauges(state: NodeState) -> Iterator[Family]:

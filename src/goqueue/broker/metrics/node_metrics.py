@@ -5,7 +5,7 @@ part of the HTTP contract. Samples are created while they are read, and turns of
 between: each family begins with a copy of what there is, and leaves out what has gone since.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 
 from goqueue.broker.metrics.builders import Row, counter, gauge
@@ -24,7 +24,9 @@ _TOPIC = ("topic",)
 
 
 def health_families(
-    state: NodeState, dead_letters: Callable[[], Iterator[tuple[str, int]]]
+    state: NodeState,
+    dead_letters: Callable[[], Iterator[tuple[str, int]]],
+    stalled: Mapping[str, int],
 ) -> Iterator[Family]:
     is_ready = state.not_ready is None
     yield gauge(
@@ -65,6 +67,13 @@ def health_families(
         "Dead letters that were not redriven, by dead-letter topic.",
         _TOPIC,
         (((name,), count) for name, count in kept),
+    )
+    yield gauge(
+        "goqueue_broker_dead_letters_stalled",
+        "Messages that wait because their dead-letter topic, or the topic of a redrive, does not "
+        "take them; topics without any are absent.",
+        _TOPIC,
+        (((name,), count) for name, count in stalled.items()),
     )
     yield gauge(
         "goqueue_broker_delayed_messages_next_due",
@@ -175,6 +184,35 @@ def reply_families(state: NodeState) -> Iterator[Family]:
     )
 
 
+def backup_families(state: NodeState) -> Iterator[Family]:
+    """What became of backups and restores."""
+    tally = state.tally
+    yield gauge(
+        "goqueue_broker_backup_running",
+        "1 while a backup or a restore is running, else 0.",
+        ("kind",),
+        [(("backup",), tally.backups_running), (("restore",), tally.restores_running)],
+    )
+    yield counter(
+        "goqueue_broker_backups_total",
+        "Backups and restores that ended, by outcome.",
+        ("kind", "outcome"),
+        [
+            (("backup", "completed"), tally.backups_completed),
+            (("backup", "failed"), tally.backups_failed),
+            (("restore", "completed"), tally.restores_completed),
+            (("restore", "failed"), tally.restores_failed),
+        ],
+    )
+    taken = tally.backup_completed_at
+    yield gauge(
+        "goqueue_broker_backup_last_completed",
+        "Moment of the newest complete backup, in seconds since the epoch.",
+        (),
+        [((), taken / SECOND)] if taken else [],
+    )
+
+
 def families_of(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
     """The families of a node; with one sample per partition where the contract allows it."""
     yield from topic_families(state)
@@ -183,3 +221,4 @@ def families_of(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
     yield from log_families(state, by_partition=by_partition)
     yield from reply_families(state)
     yield from schedule_families(state)
+    yield from backup_families(state)

@@ -8,6 +8,7 @@ Invariant: a request that is watched is forgotten when it is answered, served or
 Cost per request: one entry in a dict, and what its kind counts; nothing per message.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 
@@ -35,6 +36,7 @@ from goqueue.model.requests import (
     Acked,
     Command,
     CommitOffsets,
+    CooperativeHeartbeat,
     Heartbeat,
     Isolation,
     Join,
@@ -90,6 +92,7 @@ class RequestMetrics:
         self._ends: dict[type, _End] = {
             Ack: self._acked,
             CommitOffsets: self._committed,
+            CooperativeHeartbeat: self._heard,
             Heartbeat: self._heard,
             Join: self._joined,
             Nack: self._nacked,
@@ -116,6 +119,9 @@ class RequestMetrics:
                 watched = _Watched(CommitOffsets, command.group, now.instant, topics=topics)
             case Heartbeat() | Join():
                 watched = _Watched(type(command), command.group, now.instant)
+            case CooperativeHeartbeat():
+                waits = command.wait_ns > 0
+                watched = _Watched(type(command), command.group, now.instant, waits=waits)
             case Ack() | Nack() | Reject():
                 watched = _Watched(type(command), "", now.instant)
             case _:
@@ -140,9 +146,13 @@ class RequestMetrics:
             kind = type(effect)
             if kind is Answer:
                 assert isinstance(effect, Answer)
+                reply = effect.reply
+                if isinstance(reply, Published) and reply.is_unconfirmed:
+                    # Counted when it is stored, or not.
+                    continue
                 watched = self._watched.pop(effect.request, None)
                 if watched is not None:
-                    self._ends[watched.kind](watched, effect.reply, now.instant - watched.began)
+                    self._ends[watched.kind](watched, reply, now.instant - watched.began)
             elif kind is Serve:
                 assert isinstance(effect, Serve)
                 served = self._watched.get(effect.request)
@@ -163,11 +173,17 @@ class RequestMetrics:
             return
         took = now.instant - watched.began
         if isinstance(reply, Leased):
-            self._leased(watched, reply, took)
+            self._leased(watched, reply, took, now)
         elif isinstance(reply, Records):
-            self._read(watched, reply, took - watched.waited_ns)
+            self._read(watched, reply, took - watched.waited_ns, now)
 
     # Publishing
+
+    def confirmed(self, request: RequestId, published: Published, now: Now) -> None:
+        """What became of messages whose publisher did not wait for it."""
+        watched = self._watched.pop(request, None)
+        if watched is not None:
+            self._published(watched, published, now.instant - watched.began)
 
     def _refused_before(self, name: str, refused: dict[Code, int]) -> None:
         """Messages that a gateway did not take."""
@@ -183,15 +199,20 @@ class RequestMetrics:
             counts.fail(reply.code.value, watched.count)
             return
         assert isinstance(reply, Published)
-        placed = taken = 0
+        placed = taken = size = 0
+        sizes: Counter[int] | None = None
         for each in reply.placed:
             placed += each.count
             if each.refused is not None:
-                counts.fail(each.refused.value, reply.targets.count(each.partition))
+                sizes = Counter(reply.targets) if sizes is None else sizes
+                counts.fail(each.refused.value, sizes[each.partition])
             elif not each.is_duplicate:
                 taken += each.count
                 counts.bytes_published += each.size
+                size += each.size
         counts.published += taken
+        if taken:
+            self._state.meter(watched.name).count_published(taken, size)
         counts.publish_latency.observe(took)
         if placed != len(reply.targets):
             for unroutable, code in REFUSALS.items():
@@ -207,14 +228,15 @@ class RequestMetrics:
         if isinstance(reply, Leased) and self._state.groups.get(group) is not None:
             self._state.counts.group(group).poll(0, took)
 
-    def _leased(self, watched: _Watched, reply: Leased, took: int) -> None:
+    def _leased(self, watched: _Watched, reply: Leased, took: int, now: Now) -> None:
         group = watched.name
         if self._state.groups.get(group) is None:
             return
-        count = 0
+        count = size = 0
         for share in reply.partitions:
             topic = share.log.topic
             count += len(share)
+            size += share.size
             if self._state.catalog.get(topic) is not None:
                 pair = self._state.counts.pair(topic, group)
                 pair.consume(len(share), share.size, took - watched.waited_ns)
@@ -222,8 +244,9 @@ class RequestMetrics:
                     len(lease.offsets) for lease in share.leases if lease.attempt > 1
                 )
         self._state.counts.group(group).poll(count, took)
+        self._state.meter(group).count_consumed(count, size, now.instant, is_leased=True)
 
-    def _read(self, watched: _Watched, reply: Records, took: int) -> None:
+    def _read(self, watched: _Watched, reply: Records, took: int, now: Now) -> None:
         """A stream read: nobody's group, so it is counted under no name."""
         if not reply.data or self._state.catalog.get(reply.log.topic) is None:
             return
@@ -233,6 +256,7 @@ class RequestMetrics:
             # The rest of the bytes was read and is not shown: a share of them stands for the taken.
             count, size = watched.count_max, size * watched.count_max // count
         self._state.counts.pair(reply.log.topic, "").consume(count, size, took)
+        self._state.meter(reply.log.topic).count_consumed(count, size, now.instant)
 
     def _count_messages(self, reply: Records, *, is_committed: bool) -> int:
         """How many of these records are messages."""
@@ -289,7 +313,8 @@ class RequestMetrics:
         if not isinstance(reply, Refused) and self._state.groups.get(group) is not None:
             counts = self._state.counts.group(group)
             counts.heartbeats += 1
-            counts.heartbeat_latency.observe(took)
+            if not watched.waits:
+                counts.heartbeat_latency.observe(took)
 
     def _joined(self, watched: _Watched, reply: Reply | Refused, _: int) -> None:
         group = watched.name

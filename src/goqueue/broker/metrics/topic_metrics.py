@@ -58,6 +58,22 @@ def topic_families(state: NodeState) -> Iterator[Family]:
         ("topic", "ack_type"),
         keyed(rows, attrgetter("ack_latency")),
     )
+    yield counter(
+        _PREFIX + "schema_validations_total",
+        "Values checked against a schema, by result: valid or invalid.",
+        ("topic", "result"),
+        keyed(rows, attrgetter("validations")),
+    )
+    yield histogram(
+        _PREFIX + "schema_validation_latency_seconds",
+        "Time from a publish until its values are checked, with the wait for a validator.",
+        _TOPIC,
+        [
+            (labels, counts.validation_latency)
+            for labels, counts in rows
+            if counts.validation_latency is not None
+        ],
+    )
     yield from _gauges(state)
     yield from _transactions(state)
 

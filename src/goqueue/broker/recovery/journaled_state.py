@@ -18,8 +18,12 @@ from goqueue.broker.journal_changes import (
     GivenBack,
     Numbered,
     PositionAdded,
+    PositionChange,
     PositionCut,
     PositionMoved,
+    RestoreCommitted,
+    RestoreEnded,
+    RestoreStated,
     Settled,
     Started,
     TopicChange,
@@ -28,13 +32,34 @@ from goqueue.broker.journal_changes import (
     state_position,
 )
 from goqueue.broker.journal_statement import Restatement, SnapshotWriter, Statement
+from goqueue.broker.restore_journal import apply_restore
 from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.turns import Errand
-from goqueue.groups import GroupDeleted, GroupStated
+from goqueue.groups import GroupDeleted, GroupStated, PartitionsRevoked
 from goqueue.model import MILLISECOND, Instant, LogId, Now, Timestamp
 from goqueue.schedules import ScheduleDeleted, ScheduleStated, ScheduleTicked
-from goqueue.transactions import Decided
+from goqueue.schemas import (
+    SchemaLevelStated,
+    SchemaRemoved,
+    SchemasNumbered,
+    SchemaStated,
+    SchemaVersionRemoved,
+    SchemaVersionStated,
+)
+from goqueue.security import (
+    AclDeleted,
+    AclStated,
+    AuditRecorded,
+    AuditWritten,
+    KeyDeleted,
+    KeyRevoked,
+    KeyStated,
+    TenantDeleted,
+    TenantStated,
+    UsageStated,
+)
+from goqueue.transactions import Decided, TransactionChange
 
 __all__ = ["JournaledState"]
 
@@ -45,6 +70,19 @@ _UNITS = 2
 _UNIT_BYTES = 128
 
 C = TypeVar("C")
+
+
+_GroupsChange = (
+    Numbered
+    | GroupStated
+    | GroupDeleted
+    | PartitionsRevoked
+    | ScheduleStated
+    | ScheduleTicked
+    | ScheduleDeleted
+    | PositionChange
+    | TransactionChange
+)
 
 
 class JournaledState:
@@ -76,14 +114,46 @@ class JournaledState:
             case Started():
                 self._started = change
                 self._state.catalog.reserve(change.topics_upto)
+                self._state.catalog.last_restore = change.restored
             case TopicStated() | TopicDeleted():
                 self._state.catalog.apply(change)
+            case RestoreCommitted():
+                self._state.catalog.commit_restore(change)
+            case RestoreStated() | RestoreEnded():
+                apply_restore(self._state, change)
+            case (
+                KeyStated()
+                | KeyRevoked()
+                | KeyDeleted()
+                | AclStated()
+                | AclDeleted()
+                | TenantStated()
+                | TenantDeleted()
+                | UsageStated()
+            ):
+                self._state.security.apply(change)
+            case (
+                SchemasNumbered()
+                | SchemaStated()
+                | SchemaRemoved()
+                | SchemaVersionStated()
+                | SchemaVersionRemoved()
+                | SchemaLevelStated()
+            ):
+                self._state.schemas.apply(change)
+            case AuditRecorded() | AuditWritten():
+                self._state.audit.apply(change)
+            case _:
+                self._apply_to_groups(change, at)
+
+    def _apply_to_groups(self, change: _GroupsChange, at: Timestamp) -> None:
+        match change:
             case Numbered():
                 self._state.groups.reserve(change.groups_upto)
                 self._state.next_move = max(self._state.next_move, change.moves_upto)
                 self._state.transactions.producers.reserve(change.producers_upto)
                 self._state.schedules.reserve(change.schedules_upto)
-            case GroupStated():
+            case GroupStated() | PartitionsRevoked():
                 self._state.groups.apply(change)
             case GroupDeleted():
                 self._state.groups.apply(change)
@@ -105,11 +175,24 @@ class JournaledState:
     def state_topics(self) -> Iterator[Sequence[TopicChange]]:
         """All that the journal of topics amounts to."""
         catalog = self._state.catalog
-        yield [Started(epoch=self._started.epoch, topics_upto=catalog.next_number)]
-        for number in [topic.number for topic in catalog.all]:
+        yield [
+            Started(
+                epoch=self._started.epoch,
+                topics_upto=catalog.next_number,
+                restored=catalog.last_restore,
+            )
+        ]
+        # The topics of a cluster are in its metadata log.
+        own = catalog.all if self._state.cluster is None else ()
+        for number in [topic.number for topic in own]:
             topic = catalog.numbered(number)
             if topic is not None:
                 yield [topic.stated]
+        yield from self._state.security.changes()
+        yield from self._state.schemas.changes()
+        yield [self._state.audit.written]
+        # One by one: after a while without its log there may be many.
+        yield from ([each] for each in self._state.audit.state(self._state.journals.of_topics.id))
 
     def state_groups(self) -> Iterator[Sequence[Change]]:
         """All that the journal of groups amounts to.
@@ -126,6 +209,8 @@ class JournaledState:
                 schedules_upto=state.schedules.next_number,
             )
         ]
+        if state.pending_restore is not None:
+            yield [state.pending_restore]
         for number in [group.number for group in state.groups]:
             group = state.groups.numbered(number)
             if group is not None:
@@ -134,6 +219,7 @@ class JournaledState:
             schedule = state.schedules.numbered(number)
             if schedule is not None:
                 yield [schedule.stated]
+        yield from ([each] for each in state.audit.state(state.journals.of_groups.id))
         yield from state.transactions.state_steps()
         for number in state.group_partitions.groups:
             for place in state.group_partitions.of_group(number):
@@ -163,8 +249,8 @@ class JournaledState:
     def keep_short(self, now: Now) -> None:
         """State a journal again when most of it is history, or keep a snapshot of it."""
         if self._state.not_ready is None:
-            self._keep_short(self._state.topics_journal, self.state_topics, now)
-            self._keep_short(self._state.groups_journal, self.state_groups, now)
+            self._keep_short(self._state.journals.of_topics, self.state_topics, now)
+            self._keep_short(self._state.journals.of_groups, self.state_groups, now)
 
     def _keep_short(
         self, journal: Journal[C], steps: Callable[[], Iterator[Sequence[C]]], now: Now
@@ -178,7 +264,7 @@ class JournaledState:
 
     def snapshot_all(self, now: Now) -> None:
         """Make the next start fast: the node stops when these are complete."""
-        topics, groups = self._state.topics_journal, self._state.groups_journal
+        topics, groups = self._state.journals.of_topics, self._state.journals.of_groups
         self._begin(topics.id, SnapshotWriter(topics, self.state_topics(), now.wall), now)
         self._begin(groups.id, SnapshotWriter(groups, self.state_groups(), now.wall), now)
 

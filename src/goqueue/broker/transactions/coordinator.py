@@ -44,13 +44,14 @@ Cost per transaction: two records in the journal that somebody waits for, one ma
 from collections.abc import Iterable, Sequence
 
 from goqueue.broker.groups.polls import Polls
+from goqueue.broker.journal import Journal
 from goqueue.broker.journal_changes import Change
 from goqueue.broker.outbox import WriteMarkers
 from goqueue.broker.partitions import ForMarker, Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.markers import MarkerWriter
 from goqueue.broker.transactions.progress import TransactionProgress
-from goqueue.broker.turns import ForTransaction
+from goqueue.broker.turns import ForTransaction, take_all
 from goqueue.model import (
     Answer,
     Code,
@@ -78,6 +79,7 @@ from goqueue.model.requests import (
     TransactionEnded,
     TransactionPrepared,
 )
+from goqueue.security import AuditSubject, FieldChange
 from goqueue.transactions import (
     Decided,
     Ended,
@@ -137,19 +139,21 @@ class TransactionCoordinator:
         # Requests that wait until the publications of a transaction are committed.
         self._closing: dict[TransactionKey, list[tuple[RequestId, _Closing]]] = {}
         self._completed_moves: list[int] = []
+        state.follow_ups += (state.transactions.closable, self._completed_moves)
 
     # Producers
 
     def init_producer(self, request: RequestId, command: InitProducer, now: Now) -> None:
         state = self._state
-        state.groups_journal.check_room()
+        state.journals.of_producers.check_room()
         producers = state.transactions.producers
-        stated = producers.init(command, now)
+        tenant = state.access.tenant
+        stated = producers.init(command, now, tenant)
         name = command.transactional_id
-        older = None if name is None else producers.named(name)
+        older = None if name is None else producers.named(name, tenant)
         producer = producers.apply(stated)
         producers.hear(producer, now)
-        state.groups_journal.note([stated])
+        state.journals.of_producer(producer.id).note([stated])
         # The same producer, or one whose epochs are used up.
         fenced = producer if older is None else older
         if fenced.current is not None:
@@ -158,6 +162,7 @@ class TransactionCoordinator:
         self._answer_when_ended([fenced.last_key], request, granted)
 
     def heartbeat(self, request: RequestId, command: HeartbeatProducer, now: Now) -> None:
+        self._state.require_producer(command.producer_id)
         self._state.transactions.producers.find(command.producer_id, command.epoch, now)
         self._state.outbox.answer(request, Done())
 
@@ -165,8 +170,8 @@ class TransactionCoordinator:
 
     def begin(self, request: RequestId, command: BeginTransaction, now: Now) -> None:
         state = self._state
-        state.groups_journal.check_room()
-        producer = state.transactions.producers.find_owner(command.owner, now)
+        state.journals.of_producers.check_room()
+        producer = state.find_owner(command.owner, now)
         last = producer.last_key
         if last in self._unfinished:
             if producer.outcome is not Outcome.TIMED_OUT:
@@ -182,19 +187,21 @@ class TransactionCoordinator:
         state.transactions.set_deadline(transaction, now)
         self._arm(transaction)
         reply = TransactionBegan(transaction_id=transaction.id)
-        state.groups_journal.note([begun], [Answer(request=request, reply=reply)])
+        answer = Answer(request=request, reply=reply)
+        state.journals.of_producer(producer.id).note([begun], [answer])
 
     def add_partition(self, request: RequestId, command: AddPartition, now: Now) -> None:
-        producer = self._state.transactions.producers.find_owner(command.owner, now)
+        producer = self._state.find_owner(command.owner, now)
         transaction = self._state.transactions.writable(producer)
         topic = self._state.catalog.find_for_writing(command.log.topic)
         self._state.partition(topic, command.log.partition)
         transaction.touches(topic.number, command.log.partition)
+        transaction.updated_at = now.wall
         self._state.outbox.answer(request, Done())
 
     def prepare(self, request: RequestId, command: PrepareTransaction, now: Now) -> None:
-        self._state.groups_journal.check_room()
-        producer = self._state.transactions.producers.find_owner(command.owner, now)
+        self._state.journals.of_producers.check_room()
+        producer = self._state.find_owner(command.owner, now)
         current = producer.current
         if current is not None and current.is_prepared:
             self._answer_committed(request, TransactionPrepared(transaction_id=current.id))
@@ -209,16 +216,18 @@ class TransactionCoordinator:
         state = self._state
         prepared = state.transactions.prepare(transaction, now)
         state.transactions.apply(prepared)
+        transaction.updated_at = now.wall
         state.transactions.set_deadline(transaction, now)
         self._arm(transaction)
         reply = TransactionPrepared(transaction_id=transaction.id)
-        state.groups_journal.note([prepared], [Answer(request=request, reply=reply)])
+        answer = Answer(request=request, reply=reply)
+        state.journals.of_producer(transaction.producer).note([prepared], [answer])
 
     # 1: the end is asked for, and waits for publications
 
     def end(self, request: RequestId, command: EndTransaction, now: Now) -> None:
-        self._state.groups_journal.check_room()
-        producer = self._state.transactions.producers.find_owner(command.owner, now)
+        self._state.journals.of_producers.check_room()
+        producer = self._state.find_owner(command.owner, now)
         current = producer.current
         meant = command.transaction_id
         if meant is not None and meant != str(producer.last_key):
@@ -226,12 +235,21 @@ class TransactionCoordinator:
         if current is None:
             self._end_again(request, producer, is_commit=command.is_commit)
         elif not command.is_commit:
+            self._record_foreign(producer, now)
             self._decide(current, Outcome.ABORTED, now)
             self._answer_when_ended([current.key], request, TransactionEnded(is_commit=False))
         elif current.in_flight:
             self._close(current, request, command)
         else:
             self._commit(request, current, now)
+
+    def _record_foreign(self, producer: Producer, now: Now) -> None:
+        """An admin who ends the transaction of another tenant is recorded."""
+        state = self._state
+        if producer.tenant != state.access.tenant:
+            subject = AuditSubject("transaction.abort", f"transaction:{producer.last_key}")
+            tenant = FieldChange("tenant", new=producer.tenant)
+            state.audit.observe(state.caller, subject, (tenant,), now)
 
     def _close(self, transaction: Transaction, request: RequestId, command: _Closing) -> None:
         """The transaction takes no more, and goes on when its publications are committed."""
@@ -266,17 +284,20 @@ class TransactionCoordinator:
     def commit_group(self, request: RequestId, command: CommitGroup, now: Now) -> None:
         """Decide several prepared transactions as one record, once for each key."""
         state = self._state
-        state.groups_journal.check_room()
+        state.journals.of_producers.check_room()
+        tenant = state.access.tenant
         named = dict.fromkeys(command.transaction_ids)
-        if state.transactions.has_key(command.key):
+        for identity in named:
+            state.require_transaction(identity)
+        if state.transactions.has_key(command.key, tenant):
             self._abort_newcomers(command, now)
             keys = [key for key in self._unfinished if str(key) in named]
             self._answer_when_ended(keys, request, GroupCommitted(is_repeat=True))
             return
         members = state.transactions.check_group(command.key, command.transaction_ids)
-        kept = state.transactions.keep(command.key, now)
+        kept = state.transactions.keep(command.key, now, tenant)
         state.transactions.apply(kept)
-        state.groups_journal.note([kept])
+        state.journals.of_producers.note([kept])
         for each in members:
             self._decide(each, Outcome.COMMITTED, now)
         keys = [each.key for each in members]
@@ -290,6 +311,20 @@ class TransactionCoordinator:
                 # One of those that were committed under the key, or long gone.
                 continue
             self._decide(newcomer, Outcome.ABORTED, now)
+
+    def forget_some_of(self, tenant: str, count_max: int, now: Now) -> bool:
+        """A tenant is deleted: end its transactions, forget its producers and keys, some at a time.
+
+        Whether nothing of them is left.
+        """
+        transactions = self._state.transactions
+        for producer in transactions.producers.of_tenant(tenant, count_max):
+            if producer.current is not None:
+                self._decide(producer.current, Outcome.ABORTED, now)
+        is_empty = transactions.forget_some_of(tenant, count_max)
+        if is_empty:
+            self._state.tally.disown_transactions(tenant)
+        return is_empty
 
     def expire(self, key: TransactionKey, now: Now) -> None:
         """Abort a transaction that ran too long, or whose producer is silent."""
@@ -309,32 +344,41 @@ class TransactionCoordinator:
 
     def _decide(self, transaction: Transaction, outcome: Outcome, now: Now) -> None:
         self._note_decision(self._state.transactions.decide(transaction, outcome), now)
+        transaction.updated_at = now.wall
         self._state.alarms.set(ForTransaction(transaction.key), None)
         for request, _ in self._closing.pop(transaction.key, ()):
             self._state.refuse(request, _refusal(outcome, transaction))
         took = now.instant - transaction.began_instant
-        self._state.tally.end_transaction(took, is_commit=outcome.is_commit)
+        producer = self._state.transactions.producers.get(transaction.producer)
+        tenant = "default" if producer is None else producer.tenant
+        self._state.tally.end_transaction(tenant, took, is_commit=outcome.is_commit)
         self._state.counts.transaction_latency.observe(took)
 
     def _note_decision(self, decided: Decided, now: Now) -> None:
         self._unfinished[decided.key] = None
-        self._state.groups_journal.note([decided], [WriteMarkers(decided.key)])
+        journal = self._state.journals.of_producer(decided.producer)
+        journal.note([decided], [WriteMarkers(decided.key)])
         self.progress.follow(decided, now)
 
     def decide_move(
-        self, move: int, outcome: Outcome, target: tuple[int, int], changes: Sequence[Change]
+        self,
+        move: int,
+        outcome: Outcome,
+        target: tuple[int, int],
+        journal: Journal[Change],
+        changes: Sequence[Change],
     ) -> None:
         """Decide a transaction of the broker's own: its copies count, or never do.
 
         `target` is the topic's number and the partition that holds the copies. What else the move
-        changes stands in the same record.
+        changes stands in the same record, and says whose `journal` that is.
         """
         key = TransactionKey.of_move(move)
         decided = Decided(
             producer=key.producer, number=key.number, epoch=0, outcome=outcome, partitions=[target]
         )
         self._state.transactions.apply(decided)
-        self._state.groups_journal.note([decided, *changes], [WriteMarkers(key)])
+        journal.note([decided, *changes], [WriteMarkers(key)])
 
     def apply(self, change: TransactionChange, at: Timestamp) -> None:
         """Become what the journal says, when it is replayed."""
@@ -370,7 +414,7 @@ class TransactionCoordinator:
         for transaction in self._markers.take_durable():
             ended = Ended(producer=transaction.producer, number=transaction.number)
             self._state.transactions.apply(ended)
-            self._state.groups_journal.note([ended])
+            self._state.journals.of_producer(transaction.producer).note([ended])
         for transaction in self._markers.take_completed():
             self._complete(transaction, now)
 
@@ -393,8 +437,7 @@ class TransactionCoordinator:
 
     def take_completed_moves(self) -> list[int]:
         """The broker's own moves that readers see as ended since the last call."""
-        completed, self._completed_moves = self._completed_moves, []
-        return completed
+        return take_all(self._completed_moves)
 
     def _answer_when_ended(
         self, keys: list[TransactionKey], request: RequestId, reply: Reply
@@ -407,8 +450,8 @@ class TransactionCoordinator:
             self._answer_committed(request, reply)
 
     def _answer_committed(self, request: RequestId, reply: Reply) -> None:
-        """Answer when all that was noted so far is committed."""
-        self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
+        """Answer when all that was noted of producers so far is committed."""
+        self._state.journals.of_producers.note([], [Answer(request=request, reply=reply)])
 
     # A life begins
 

@@ -28,14 +28,19 @@ class TransactionDescriptions:
         self._state = state
 
     def list(self, request: RequestId, command: ListTransactions, now: Now) -> None:
-        self._state.stepwise.begin(request, self._list(request, command), now)
+        tenant = self._state.access.own_tenant
+        self._state.stepwise.begin(request, self._list(request, command, tenant), now)
 
-    def _list(self, request: RequestId, command: ListTransactions) -> Steps:
+    def _list(self, request: RequestId, command: ListTransactions, tenant: str | None) -> Steps:
         transactions = self._state.transactions
         # The broker's own are nobody's to see.
         finishing = [each for each in transactions.finishing if each.producer > 0]
         finishing.sort(key=_age)
         ongoing = list(transactions.open)
+        if tenant is not None:
+            yield 1 + (len(finishing) + len(ongoing)) // _PASSED_PER_UNIT
+            finishing = [each for each in finishing if self._is_of(each, tenant)]
+            ongoing = [each for each in ongoing if self._is_of(each, tenant)]
         shown: list[TransactionDescription] = []
         # Those that are open are in the order of their begin already.
         oldest_first = heapq.merge(finishing, ongoing, key=_age)
@@ -53,22 +58,35 @@ class TransactionDescriptions:
 
     def describe(self, request: RequestId, command: DescribeTransaction) -> None:
         """One that has not ended, or the last of its producer."""
+        self._state.require_transaction(command.transaction_id)
         producer, found = self._state.transactions.find_named(command.transaction_id)
         described = _ended(producer) if found is None else self._described(found)
         self._state.outbox.answer(request, described)
 
     def statistics(self, request: RequestId, now: Now) -> None:
-        tally = self._state.tally
-        ended = tally.transactions_committed + tally.transactions_aborted
-        producers = self._state.transactions.producers
+        transactions, tenant = self._state.transactions, self._state.access.own_tenant
+        tallies = self._state.tally.transactions
+        counted = [tallies[each] for each in tallies if tenant in (None, each)]
+        committed = sum(each.committed for each in counted)
+        aborted = sum(each.aborted for each in counted)
+        active = transactions.open_count
+        if tenant is not None:
+            active = sum(self._is_of(each, tenant) for each in transactions.open)
         reply = TransactionStatistics(
-            active=self._state.transactions.open_count,
-            committed=tally.transactions_committed,
-            aborted=tally.transactions_aborted,
-            average_duration_ns=tally.transaction_ns_sum // max(1, ended),
-            active_producers=sum(now.instant - each.heard_at <= SILENCE_NS for each in producers),
+            active=active,
+            committed=committed,
+            aborted=aborted,
+            average_duration_ns=sum(each.ns_sum for each in counted) // max(1, committed + aborted),
+            active_producers=sum(
+                now.instant - each.heard_at <= SILENCE_NS and tenant in (None, each.tenant)
+                for each in transactions.producers
+            ),
         )
         self._state.outbox.answer(request, reply)
+
+    def _is_of(self, transaction: Transaction, tenant: str) -> bool:
+        producer = self._state.transactions.producers.get(transaction.producer)
+        return producer is not None and producer.tenant == tenant
 
     def _described(self, transaction: Transaction) -> TransactionDescription:
         producer = self._state.transactions.producers.get(transaction.producer)
@@ -88,6 +106,7 @@ class TransactionDescriptions:
             timeout_ns=0 if producer is None else producer.timeout_ns,
             partitions=tuple(sorted(logs)),
             is_prepared=transaction.is_prepared and transaction.state is TransactionState.ONGOING,
+            updated_at=transaction.updated_at,
         )
 
 
@@ -107,4 +126,5 @@ def _ended(producer: Producer) -> TransactionDescription:
         started_at=Timestamp(producer.began_at),
         timeout_ns=producer.timeout_ns,
         partitions=(),
+        updated_at=Timestamp(producer.began_at),
     )

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 from goqueue.broker.partitions import ForMarker, Partition, Publication
 from goqueue.broker.state import NodeState
-from goqueue.broker.turns import Errand
+from goqueue.broker.turns import Errand, take_all
 from goqueue.log import Marker
 from goqueue.model import SECOND, Code, Instant, LogId, Now, Offset, Refused, TransactionKey
 from goqueue.transactions import Transaction
@@ -56,16 +56,15 @@ class MarkerWriter:
         self._not_durable: dict[LogId, list[tuple[int, TransactionKey]]] = {}
         self._completed: list[Transaction] = []
         self._durable: list[Transaction] = []
+        state.follow_ups += (self._completed, self._durable)
 
     def take_completed(self) -> list[Transaction]:
         """Those that readers see as ended since the last call."""
-        completed, self._completed = self._completed, []
-        return completed
+        return take_all(self._completed)
 
     def take_durable(self) -> list[Transaction]:
         """Those whose markers no crash can take back, since the last call."""
-        durable, self._durable = self._durable, []
-        return durable
+        return take_all(self._durable)
 
     # Appending
 

@@ -18,6 +18,10 @@ __all__ = ["ProducerSnapshots", "decode_producers", "producers_snapshot"]
 # A start reads about this much again, per partition, if the node was killed.
 _CHANGES_MAX = 20_000
 _RECORDS_MAX = 250_000
+# Larger snapshots are copied here and encoded by the shell; a unit of a turn is so many copied.
+_ENCODED_MAX = 200
+_COPIED_PER_UNIT = 10_000
+_WRITERS_PER_UNIT = 100
 _DECODER = msgspec.json.Decoder(ProducersStated)
 
 
@@ -31,6 +35,11 @@ def decode_producers(data: bytes) -> ProducersStated | None:
         return _DECODER.decode(data)
     except msgspec.MsgspecError:
         return None
+
+
+def _known_upto(partition: Partition) -> Offset:
+    """How far the producers of a log are known: a follower knows them where it is committed."""
+    return partition.log.end if partition.fold is None else partition.fold.folded
 
 
 class ProducerSnapshots:
@@ -49,12 +58,14 @@ class ProducerSnapshots:
     def save_if_due(self, partition: Partition) -> None:
         """Keep a snapshot if much has happened since the last, or if there is none."""
         log = partition.log
+        if partition.fold is not None and partition.fold.is_reading:
+            return
         topic = self._state.catalog.get(partition.log_id.topic)
         if topic is None or not topic.may_mark or log.failure is not None:
             return
         # What is stated grows with what was hidden, so it is stated less often then.
         known = len(log.producers.hidden)
-        since = log.end - self._upto.get(partition.log_id, Offset(-1 << 62))
+        since = _known_upto(partition) - self._upto.get(partition.log_id, Offset(-1 << 62))
         has_changed = log.producers.changes >= max(_CHANGES_MAX, known // 2)
         if has_changed or since >= max(_RECORDS_MAX, 2 * known):
             self._save(partition, topic.number)
@@ -63,24 +74,33 @@ class ProducerSnapshots:
         """The node stops: make the next start fast."""
         for partition in self._state.partitions:
             topic = self._state.catalog.get(partition.log_id.topic)
-            if topic is not None and topic.may_mark and partition.log.failure is None:
+            is_known = partition.fold is None or not partition.fold.is_reading
+            if topic is not None and topic.may_mark and is_known and partition.log.failure is None:
                 self._save(partition, topic.number)
 
     def _save(self, partition: Partition, topic: int) -> None:
-        upto = partition.log.end
+        upto = _known_upto(partition)
         log = partition.log_id
         if self._upto.get(log) == upto:
             return
         self._upto[log] = upto
-        stated = partition.log.producers.stated(topic, upto)
-        save = Save(name=producers_snapshot(topic, log.partition), data=msgspec.json.encode(stated))
+        producers = partition.log.producers
+        ranges, writers = len(producers.hidden), len(producers)
+        self._state.budget.spend(1 + ranges // _COPIED_PER_UNIT + writers // _WRITERS_PER_UNIT)
+        stated = producers.stated(topic, upto)
+        is_small = ranges + writers <= _ENCODED_MAX
+        data = msgspec.json.encode(stated) if is_small else stated
+        save = Save(name=producers_snapshot(topic, log.partition), data=data)
         self._pending[log] = (upto, save)
         self.durable(partition)
 
     def durable(self, partition: Partition) -> None:
         """More of a log is durable: keep what was stated of it."""
         pending = self._pending.get(partition.log_id)
-        if pending is not None and pending[0] <= partition.log.watermarks.durable:
+        if pending is None:
+            return
+        log = partition.log
+        if pending[0] <= min(log.watermarks.durable, log.high_watermark):
             del self._pending[partition.log_id]
             self._state.outbox.append(pending[1])
 

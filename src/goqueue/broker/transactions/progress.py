@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from goqueue.broker.group_partitions import GroupPartition
 from goqueue.broker.groups.polls import Polls
 from goqueue.broker.journal_changes import Settled
 from goqueue.broker.state import NodeState
-from goqueue.broker.turns import Errand
+from goqueue.broker.turns import Errand, take_all
 from goqueue.delivery import DeliveryQueue, Position
 from goqueue.model import LogId, Now, Timestamp, TransactionKey
 from goqueue.tracing import Kind
@@ -63,7 +64,9 @@ class TransactionProgress:
         # Which open transactions hold progress, by group and topic.
         self._holders: dict[tuple[int, int], dict[TransactionKey, None]] = {}
         self._updates: deque[_QueueUpdate] = deque()
-        self._was_decided = False
+        # Holds one of them, if there is one.
+        self._decided: list[TransactionKey] = []
+        state.follow_ups.append(self._decided)
 
     def is_undecided(self, group: int, topic: int | None) -> bool:
         """Whether an open transaction may move the group in a topic, or in any."""
@@ -73,8 +76,7 @@ class TransactionProgress:
 
     def take_decided(self) -> bool:
         """Whether anything was decided since the last call."""
-        was_decided, self._was_decided = self._was_decided, False
-        return was_decided
+        return bool(take_all(self._decided))
 
     # Adding
 
@@ -95,16 +97,18 @@ class TransactionProgress:
         if transaction is None:
             return
         if isinstance(change, ProgressAdded):
-            position = self._position(change)
-            if position is not None:
-                below = [(int(position.floor), change.floor)]
-                position.holds.add(transaction.key, [*below, *change.offsets])
+            log = self._log_of(change)
+            if log is not None:
+                # Whether or not its group is known yet, as in `Positions.apply`.
+                opened = self._state.group_partitions.open(change.group, log).position
+                below = [(int(opened.floor), change.floor)]
+                opened.holds.add(transaction.key, [*below, *change.offsets])
             holders = self._holders.setdefault((change.group, change.topic), {})
             holders[transaction.key] = None
         elif isinstance(change, Decided):
             is_commit = transaction.outcome is not None and transaction.outcome.is_commit
             for share in _shares(transaction.progress):
-                position = self._position(share)
+                position = self._held_position(share)
                 if position is not None:
                     position.holds.remove(transaction.key)
                     if is_commit:
@@ -122,7 +126,7 @@ class TransactionProgress:
 
     def follow(self, decided: Decided, now: Now) -> None:
         """Apply a decision; queues follow it, in steps where it is about very many messages."""
-        self._was_decided = True
+        self._decided[:] = [decided.key]
         transaction = self._state.transactions.find(decided.key)
         shares = [] if transaction is None else _shares(transaction.progress)
         self.apply(decided, now.wall)
@@ -178,20 +182,20 @@ class TransactionProgress:
             if group is not None:
                 self._state.traces.leased(Kind.ACK, group, log, leases, now)
             if is_last and queue.floor > place.position.floor:
-                self._raise_floor(share, place.position, queue.floor, now)
+                self._raise_floor(share, place, queue.floor, now)
         else:
             queue.release_held(offsets)
         if is_last:
             self._polls.arm(share.group, log, queue)
         return is_last
 
-    def _raise_floor(self, share: _Share, position: Position, floor: int, now: Now) -> None:
+    def _raise_floor(self, share: _Share, place: GroupPartition, floor: int, now: Now) -> None:
         """State the floor that a queue knows: it is past what is no message."""
-        position.settle(floor, (), now.wall)
+        place.position.settle(floor, (), now.wall)
         change = Settled(
             group=share.group, topic=share.topic, partition=share.partition, floor=floor
         )
-        self._state.groups_journal.note([change])
+        self._state.journals.of_partition(place.log).note([change])
 
     def _count(self, share: _Share, log: LogId) -> None:
         group = self._state.groups.numbered(share.group)
@@ -206,12 +210,10 @@ class TransactionProgress:
         topic = self._state.catalog.numbered(progress.topic)
         return None if topic is None else LogId(topic.name, progress.partition)
 
-    def _position(self, progress: ProgressAdded | _Share) -> Position | None:
-        """The position that is meant; None if its topic or its group is gone."""
-        log = self._log_of(progress)
-        if log is None or self._state.groups.numbered(progress.group) is None:
-            return None
-        return self._state.group_partitions.open(progress.group, log).position
+    def _held_position(self, share: _Share) -> Position | None:
+        """The position that progress was added to; None if its topic or its group is gone."""
+        log = self._log_of(share)
+        return None if log is None else self._state.group_partitions.position(share.group, log)
 
     def is_lost(self, transaction: Transaction) -> bool:
         """Whether a power cut took messages that a transaction holds: others will stand there.

@@ -10,11 +10,12 @@ from goqueue.broker.groups.acks import Acks
 from goqueue.broker.groups.offsets import Positions
 from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.progress import TransactionProgress
-from goqueue.broker.turns import ForRequest
+from goqueue.broker.turns import ForRequest, take_all
 from goqueue.delivery import LeasePart
 from goqueue.groups import Group
-from goqueue.model import SECOND, Answer, Code, Instant, LogId, Now, Refused, RequestId, runs
+from goqueue.model import SECOND, Code, Instant, LogId, Now, Refused, RequestId, runs
 from goqueue.model.requests import AddOffsets, CommitOffsets, DescribeOffsets, Done
+from goqueue.security import Principal
 from goqueue.transactions import ProgressAdded, Transaction
 
 __all__ = ["TransactionOffsets"]
@@ -38,15 +39,17 @@ class TransactionOffsets:
         self._positions = positions
         self._acks = acks
         # Requests that wait until no transaction may move their group.
-        self._waiting: dict[RequestId, DescribeOffsets] = {}
-        self._is_something_gone = False
+        self._waiting: dict[RequestId, tuple[DescribeOffsets, Principal]] = {}
+        # Holds True once something is gone.
+        self._gone: list[bool] = []
+        state.follow_ups.append(self._gone)
 
     # Adding
 
     def add(self, request: RequestId, command: AddOffsets, now: Now) -> None:
         state = self._state
-        state.groups_journal.check_room()
-        producer = state.transactions.producers.find_owner(command.owner, now)
+        state.journals.of_producers.check_room()
+        producer = state.find_owner(command.owner, now)
         transaction = state.transactions.writable(producer)
         if not command.offsets and not command.receipts:
             raise Refused(Code.REQUEST_INVALID, field="offsets", reason="is missing")
@@ -70,7 +73,14 @@ class TransactionOffsets:
         self._progress.add(changes, now)
         if command.member_id is not None and group.has_member(command.member_id):
             group.hear(command.member_id, now)
-        state.groups_journal.note(changes, [Answer(request=request, reply=Done())])
+        # Journals that this wrote to; the group may be new.
+        touched = [state.journals.of_group(group.name)]
+        for change in changes:
+            topic = state.catalog.numbered(change.topic)
+            assert topic is not None, "its offsets were checked"
+            touched.append(state.journals.of_partition(LogId(topic.name, change.partition)))
+            touched[-1].note([change])
+        state.journals.answer(request, Done(), touched)
 
     def _offsets(
         self, transaction: Transaction, group: Group, command: AddOffsets
@@ -112,7 +122,7 @@ class TransactionOffsets:
     def describe(self, request: RequestId, command: DescribeOffsets, now: Now) -> None:
         """Answer with what is committed; if asked, not while a transaction may move it."""
         if command.is_stable and self._is_undecided(command):
-            self._waiting[request] = command
+            self._waiting[request] = (command, self._state.access.note_principal())
             deadline = Instant(now.instant + _WAIT_NS)
             self._state.alarms.set(ForRequest(request), deadline)
         else:
@@ -120,17 +130,18 @@ class TransactionOffsets:
 
     def check_again(self) -> None:
         """A group or a topic is gone: nothing of it is undecided any longer."""
-        self._is_something_gone = True
+        self._gone[:] = [True]
 
     def answer_decided(self, now: Now) -> None:
         """Answer requests whose group no transaction may move any more."""
-        if not self._progress.take_decided() and not self._is_something_gone:
+        was_decided = self._progress.take_decided()
+        if not take_all(self._gone) and not was_decided:
             return
-        self._is_something_gone = False
-        for request, command in list(self._waiting.items()):
+        for request, (command, principal) in list(self._waiting.items()):
             try:
                 if not self._is_undecided(command):
-                    self._positions.describe(request, command, now)
+                    with self._state.access.acting_for(principal):
+                        self._positions.describe(request, command, now)
                     self._forget(request)
             except Refused as refused:
                 # The group is gone.

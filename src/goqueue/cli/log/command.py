@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from goqueue.cli.exit_codes import ExitCode
-from goqueue.cli.options import Output, output_option
+from goqueue.cli.options import (
+    Output,
+    Whole,
+    output_option,
+)
 
 if TYPE_CHECKING:
     from goqueue.cli.log.directory import Place, Tree
@@ -62,11 +66,9 @@ def verify_command(directory: str, output: Output) -> int:
 @log.command("dump", short_help="Show messages in offset order.")
 @_directory
 @click.option("--topic", help="Only the logs of this topic.")
-@click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
-@click.option(
-    "--from", "first_offset", type=click.IntRange(min=0), default=0, help="Start at this offset."
-)
-@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of messages.")
+@click.option("--partition", type=Whole(min=0), help="Only this partition.")
+@click.option("--from", "first_offset", type=Whole(min=0), default=0, help="Start at this offset.")
+@click.option("--limit", type=Whole(min=1), help="Maximum number of messages.")
 @click.option("--raw", "is_raw", is_flag=True, help="Show compressed values as they are stored.")
 @click.option(
     "--quarantined",

@@ -100,6 +100,10 @@ def pipeline_run(name: str, master: str) -> Iterator[PipelineRun]:
     connection = ConnectionOptions(
         server=settings.server,
         token_file=link.get("goqueue.tokenFile"),
+        ca_file=link.get("goqueue.tls.caFile"),
+        cert_file=link.get("goqueue.tls.certFile"),
+        key_file=link.get("goqueue.tls.keyFile"),
+        allow_plaintext=settings.allow_plaintext,
         timeout_s=settings.timeout_s,
     )
     try:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import click
 
 from goqueue.cli.exit_codes import ExitCode
+from goqueue.model import ways_to_install
 
 __all__ = ["SparkMissing", "require_spark", "run_options"]
 
@@ -26,8 +27,7 @@ def require_spark() -> None:
     """End the command with the way out if the extra is not there."""
     if any(importlib.util.find_spec(name) is None for name in _NEEDED):
         raise SparkMissing(
-            "pipelines run on Spark, which is not installed: "
-            "install it with pip install 'goqueue[spark]'"
+            f"pipelines run on Spark, which is not installed: {ways_to_install('spark')}"
         )
 
 

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from goqueue.cli.client import Session
-from goqueue.cli.context import ClientSettings
+from goqueue.cli.client_settings import ClientSettings
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.client import TopicNotFound
 from goqueue.client.admin_replies import Topic
@@ -61,7 +61,12 @@ class Unreached(click.ClickException):
     exit_code = ExitCode.UNREACHED
 
 
-ENDS = {Fault.WORK: WorkFailed, Fault.USAGE: Misused, Fault.SERVER: Unreached}
+ENDS = {
+    Fault.WORK: WorkFailed,
+    Fault.USAGE: Misused,
+    Fault.SERVER: Unreached,
+    Fault.SCHEMA: WorkFailed,
+}
 
 
 def ended(error: Exception, file: str, log: str | None = None) -> click.ClickException:
@@ -90,16 +95,27 @@ class Found(msgspec.Struct, frozen=True):
 
 def link_to(settings: ClientSettings, *, is_local: bool) -> dict[str, str]:
     """The options of the connector for the server of the command line."""
+    files = {
+        "goqueue.tls.caFile": settings.ca_file,
+        "goqueue.tls.certFile": settings.client_cert,
+        "goqueue.tls.keyFile": settings.client_key,
+    }
     link = {_SERVERS: settings.server}
-    if not settings.api_key:
+    if settings.server.startswith("https://"):
+        link |= {option: path for option, path in files.items() if path is not None}
+    if settings.allow_plaintext:
+        link["goqueue.allowPlaintext"] = "true"
+    if settings.credentials is None:
         return link
+    if settings.credentials.file is not None:
+        return link | {_TOKEN: settings.credentials.file}
     if not is_local:
         words = f"executors do not see the key of the command line; give the option `{_TOKEN}`"
         raise click.UsageError(words)
     handle, path = tempfile.mkstemp(prefix="goqueue-key-")
     atexit.register(Path(path).unlink, missing_ok=True)
     with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(settings.api_key)
+        file.write(settings.credentials.key.reveal())
     return link | {_TOKEN: path}
 
 

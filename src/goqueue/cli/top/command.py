@@ -10,14 +10,13 @@ import msgspec
 
 from goqueue.cli.client import Session, run_session
 from goqueue.cli.options import Output, output_option, server_options
-from goqueue.cli.quantities import parse_days
 from goqueue.cli.top.live import Live
 from goqueue.cli.top.once import look_twice, print_picture, write_picture
 from goqueue.cli.top.source import Source
 from goqueue.cli.top.state import Choice, View
 from goqueue.cli.top.terminal import Palette, Screen
 from goqueue.client.retries import Retries
-from goqueue.model import SECOND
+from goqueue.model import SECOND, parse_duration
 
 __all__ = ["TopOptions", "top", "watch"]
 
@@ -97,7 +96,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 def _check_interval(_: click.Context, __: click.Parameter, given: str) -> float:
     """A duration, or a number of seconds."""
     try:
-        seconds = float(given) if _SECONDS.fullmatch(given) else parse_days(given) / SECOND
+        seconds = float(given) if _SECONDS.fullmatch(given) else parse_duration(given) / SECOND
     except ValueError as error:
         raise click.BadParameter(f"{given!a}: {error}") from error
     if not _INTERVAL_S_MIN <= seconds <= _INTERVAL_S_MAX:
@@ -130,7 +129,7 @@ def top(interval_s: float, view: str | None, wanted: str, output: Output, *, onc
     letters, open transactions, and readiness.
 
     \b
-    Keys:  1 topics  2 groups  3 lanes and delays  4 dead letters  5 node
+    Keys:  1 topics  2 groups  3 priorities and delays  4 dead letters  5 node
            tab next view   s sort   r reverse   / filter   arrows move
            enter open a topic or group   escape back   p pause   ? help   q quit
 

@@ -1,7 +1,8 @@
-"""One topic or one group, opened: partitions and the groups that read them, members and their lag.
+"""A topic, a group or dead letters, opened: partitions and readers, members and lag, reasons.
 
 Pure. The rows that the cursor moves over are the last table: the groups of a topic, the partitions
-of a group. What was not asked for yet is said to be on its way; what is gone, to be gone.
+of a group, the dead letters, of which the marked one is shown whole. What was not asked for yet is
+said to be on its way; what is gone, to be gone.
 """
 
 import msgspec
@@ -16,6 +17,8 @@ from goqueue.cli.top.render import (
     Window,
     age,
     arrange,
+    clock,
+    cut,
     draw_table,
     fit,
     rate,
@@ -30,9 +33,10 @@ from goqueue.client.admin_replies import (
     Partition,
     PartitionLag,
 )
+from goqueue.client.dead_letter import DeadLetter
 from goqueue.model import SECOND, parse_duration
 
-__all__ = ["draw_group", "draw_topic"]
+__all__ = ["draw_group", "draw_letters", "draw_topic"]
 
 # The first table takes at most half of the room.
 _LINES_MIN = 3
@@ -214,6 +218,88 @@ def _since(sample: Sample, member: MemberDescription) -> str:
     """By the clock of the node, that of this machine may be another."""
     span_s = (sample.readiness.timestamp - member.last_heartbeat).total_seconds()
     return age(max(0, round(span_s * SECOND)))
+
+
+_LETTER_COLUMNS: tuple[Column[DeadLetter], ...] = (
+    Column(
+        title="PLACE",
+        cell=lambda row, _: span(_place(row), Style.DIM if row.is_redriven else Style.PLAIN),
+        width=8,
+        is_right=False,
+        sort=lambda row: row.timestamp,
+    ),
+    Column(
+        title="DEAD AT",
+        cell=lambda row, _: span("" if row.dead_at is None else clock(row.dead_at)),
+        width=9,
+        rank=2,
+    ),
+    Column(title="GROUP", cell=lambda row, _: span(row.group), width=12, rank=3, is_right=False),
+    Column(
+        title="TRIES",
+        cell=lambda row, _: span("" if row.deliveries is None else str(row.deliveries)),
+        width=6,
+        rank=4,
+    ),
+    Column(
+        title="REASON",
+        cell=lambda row, width: span(cut(row.reason or row.cause, width)),
+        width=24,
+        width_max=100,
+        rank=1,
+        is_right=False,
+    ),
+)
+_LETTER_LINES = 5
+_SHOWN_BYTES = 2000
+
+
+def draw_letters(board: Board, choice: Choice, window: Window) -> Body:
+    """The newest letters of the opened dead-letter topic, and the whole of the marked one."""
+    name = choice.opened
+    track = board.dead_letters.get(name)
+    if track is None:
+        return _absent(f"the topic {name} has no dead letters any more", window)
+    known = board.letters.get(name)
+    lines = [
+        section(f"dead letters in {name}", f"{short(track.kept)}; escape goes back", window.width)
+    ]
+    below = min(_LETTER_LINES, max(0, window.height - len(lines) - _LINES_MIN))
+    body = draw_rows(
+        known or (),
+        _LETTER_COLUMNS,
+        choice,
+        msgspec.structs.replace(window, height=max(0, window.height - len(lines) - below)),
+        name=_place,
+        usual="PLACE",
+        empty="asking…" if known is None else "all of them were redriven or deleted",
+    )
+    marked = next((each for each in known or () if _place(each) == body.under_cursor), None)
+    # These rows lead nowhere.
+    drawn = _below(lines, msgspec.structs.replace(body, under_cursor=""), window)
+    if marked is None:
+        return drawn
+    shown = [*drawn.lines, *_letter_lines(marked, window.width)[:below]]
+    return msgspec.structs.replace(drawn, lines=shown[: max(0, window.height)])
+
+
+def _place(letter: DeadLetter) -> str:
+    return f"{letter.partition}:{letter.offset}"
+
+
+def _letter_lines(letter: DeadLetter, width: int) -> list[Line]:
+    """What is known of one letter, and how to see all of it."""
+    moved = ", redriven" if letter.is_redriven else ""
+    key = letter.key[:_SHOWN_BYTES].decode("utf-8", "replace") or "none"
+    value = (letter.value or b"")[:_SHOWN_BYTES].decode("utf-8", "replace")
+    words = f"goqueue dlq show {letter.origin.topic} {_place(letter)}"
+    return [
+        section(_place(letter), f"of {letter.origin}, {letter.cause}{moved}", width),
+        fit([span("reason  ", Style.DIM), span(letter.reason or "none given")], width),
+        fit([span("key     ", Style.DIM), span(key)], width),
+        fit([span("value   ", Style.DIM), span(value)], width),
+        fit([span(words, Style.DIM)], width),
+    ]
 
 
 def _absent(words: str, window: Window) -> Body:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from goqueue.cli.output import sized
-from goqueue.cli.top.details import draw_group, draw_topic
+from goqueue.cli.top.details import draw_group, draw_letters, draw_topic
 from goqueue.cli.top.model import GROUPS_MAX, TOPICS_MAX, Board, Outage, Sample
 from goqueue.cli.top.render import (
     Line,
@@ -46,8 +46,13 @@ _DRAWING = {
     View.DEAD_LETTERS: draw_dead_letters,
     View.NODE: draw_node,
 }
+_OPENED: dict[View, Callable[[Board, Choice, Window], Body]] = {
+    View.TOPICS: draw_topic,
+    View.GROUPS: draw_group,
+    View.DEAD_LETTERS: draw_letters,
+}
 _HELP = (
-    ("1 … 5", "topics, groups, waiting (lanes and delays), letters, node"),
+    ("1 … 5", "topics, groups, priorities and delays, dead letters, node"),
     ("tab", "the next view; also ← and →"),
     ("enter", "open the marked topic or group: partitions, members, lag; escape goes back"),
     ("s", "sort by the next column"),
@@ -108,7 +113,7 @@ def draw_frame(board: Board, choice: Choice, size: Size, now: dt.datetime, serve
 def _drawing(choice: Choice) -> Callable[[Board, Choice, Window], Body]:
     """How to draw the view that was chosen, or what was opened in it."""
     if choice.opened:
-        return draw_group if choice.view is View.GROUPS else draw_topic
+        return _OPENED.get(choice.view, draw_topic)
     return _DRAWING[choice.view]
 
 
@@ -131,7 +136,7 @@ def draw_all(
         if only not in (None, view):
             continue
         body = drawing(board, choice, Window(width, rows + 16, 0))
-        lines += [(), fit([span(view.upper(), Style.CHOSEN)], width)]
+        lines += [(), fit([span(view.label.upper(), Style.CHOSEN)], width)]
         extra = len(body.names) - rows
         lines += body.lines[:-extra] if extra > 0 else body.lines
         if body.count > rows and extra > 0:
@@ -210,12 +215,12 @@ def _counted(count: int, known_max: int) -> str:
 
 
 def _tabs(choice: Choice, width: int) -> Line:
-    whole = [f"{number} {view}" for number, view in enumerate(View, start=1)]
+    whole = [f"{number} {view.label}" for number, view in enumerate(View, start=1)]
     is_narrow = sum(map(len, whole)) + 2 * len(whole) > width
     items: list[Span] = []
     for number, view in enumerate(View, start=1):
         is_chosen = view is choice.view and not choice.has_help
-        words = str(number) if is_narrow and not is_chosen else f"{number} {view}"
+        words = str(number) if is_narrow and not is_chosen else f"{number} {view.label}"
         items.append(span(words, Style.CHOSEN if is_chosen else Style.DIM))
     return flow(items, width)
 
@@ -234,7 +239,7 @@ def _keys(choice: Choice, body: Body, width: int) -> Line:
         items.append(span(f"s sort: {body.order}", Style.DIM))
     if choice.opened:
         items.append(span("escape back", Style.DIM))
-    elif body.under_cursor and choice.view in (View.TOPICS, View.GROUPS):
+    elif body.under_cursor and choice.view in _OPENED:
         items.append(span("enter open", Style.DIM))
     items += [span(words, Style.DIM) for words in ("tab view", "/ filter", "p pause")]
     return flow(items, width)

@@ -34,6 +34,7 @@ from goqueue.client.admin_replies import (
     TransactionStats,
     Version,
 )
+from goqueue.client.dead_letter import DeadLetter
 from goqueue.model import parse_duration
 
 __all__ = [
@@ -59,14 +60,16 @@ __all__ = [
 class Wants(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask besides the totals of the node, which are always asked.
 
-    `lags` are groups, `dues` topics with delayed messages, `topics` and `groups` those that are
-    opened: each costs a request. The metrics of a node may be large.
+    `lags` are groups, `dues` topics with delayed messages, `topics`, `groups` and dead-letter
+    topics in `letters` those that are opened: each costs a request or some. The metrics of a
+    node may be large.
     """
 
     lags: tuple[str, ...] = ()
     dues: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    letters: tuple[str, ...] = ()
     has_metrics: bool = False
     has_lanes: bool = False
     has_transactions: bool = False
@@ -95,6 +98,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     partitions: dict[str, tuple[Partition, ...]] = {}
     described: dict[str, GroupDescription] = {}
     machine: "MachineFacts | None" = None
+    letters: "dict[str, tuple[DeadLetter, ...]]" = {}
 
 
 class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,6 +386,9 @@ class Board:
         self.topics = Topics()
         self.groups = Groups()
         self.dead_letters: dict[str, DeadLetterTrack] = {}
+        # The last letters of the topic that was opened, and how many it kept then.
+        self.letters: dict[str, tuple[DeadLetter, ...]] = {}
+        self._letters_kept: dict[str, int] = {}
         self.lanes: tuple[LaneSum, ...] = ()
         self.published = History()
         self.machine: MachineFacts | None = None
@@ -396,6 +403,10 @@ class Board:
         self.groups.note(sample.groups, sample.lags, sample.at_s)
         self.published.add(self.topics.published)
         self._note_dead_letters(sample)
+        if sample.letters:
+            self.letters = sample.letters
+            kept = sample.reliability.dlq_by_topic
+            self._letters_kept = {name: kept.get(name, 0) for name in sample.letters}
         self._note_counters(sample)
         if sample.machine is not None:
             self.machine = sample.machine
@@ -415,7 +426,7 @@ class Board:
 
     def wants(self, *, shown: tuple[str, ...], view: str, opened: str = "") -> Wants:
         """What to ask next for a view that shows these topics or groups."""
-        is_about_lag = view == "groups" or bool(opened)
+        is_about_lag = view == "groups" or (view == "topics" and bool(opened))
         if opened and view == "groups":
             shown = (opened,)
         self._rounds += 1
@@ -425,11 +436,17 @@ class Board:
             ),
             topics=(opened,) if opened and view == "topics" else (),
             groups=(opened,) if opened and view == "groups" else (),
+            letters=(opened,) if view == "letters" and self._wants_letters(opened) else (),
             has_metrics=self.wants_metrics,
             dues=shown[:_DUES_MAX] if view == "waiting" else (),
             has_lanes=view == "waiting",
             has_transactions=view == "node",
         )
+
+    def _wants_letters(self, opened: str) -> bool:
+        """Whether letters are opened that were not read, or have become more or fewer since."""
+        track = self.dead_letters.get(opened)
+        return track is not None and self._letters_kept.get(opened) != track.kept
 
     @property
     def wants_metrics(self) -> bool:

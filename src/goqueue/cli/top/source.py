@@ -14,6 +14,7 @@ from goqueue.cli.client import first_failure
 from goqueue.cli.diagnosis import parse_metrics
 from goqueue.cli.top.model import MachineFacts, Sample, Wants
 from goqueue.client import GoQueueError, NotFound
+from goqueue.client.dead_letter import DeadLetter, is_dead_letter
 
 if TYPE_CHECKING:
     from goqueue.client.connection import Connection
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["Source", "one_failure", "reason_of"]
 
 T = TypeVar("T")
+
+# Letters are read whole, so only as many as a screen shows.
+_LETTERS_MAX = 50
+_LETTER_PARTITIONS_MAX = 16
 
 # Counters of what went wrong on the node: refused publishes and commits, and a disk that failed.
 _ERRORS = (
@@ -63,6 +68,7 @@ class Source:
             listed = group.create_task(q.transactions.list()) if is_wanted else None
             partitions = group.create_task(_each(wants.topics, q.topics.partitions))
             described = group.create_task(_each(wants.groups, q.groups.describe))
+            letters = group.create_task(_each(wants.letters, self._letters))
             machine = group.create_task(self._machine()) if wants.has_metrics else None
         return Sample(
             at_s=clock(),
@@ -82,6 +88,7 @@ class Source:
             partitions=partitions.result(),
             described=described.result(),
             machine=machine.result() if machine else None,
+            letters=letters.result(),
         )
 
     async def _machine(self) -> MachineFacts | None:
@@ -93,6 +100,21 @@ class Source:
             return None
         errors = sum(metrics.value(name) or 0 for name in _ERRORS)
         return MachineFacts(free_bytes=int(free), size_bytes=int(size), errors=int(errors))
+
+    async def _letters(self, topic: str) -> tuple[DeadLetter, ...]:
+        """The newest letters of a dead-letter topic, newest first."""
+        found: list[DeadLetter] = []
+        for each in (await self._connection.topics.partitions(topic))[:_LETTER_PARTITIONS_MAX]:
+            offset = max(each.earliest_offset, each.end_offset - _LETTERS_MAX)
+            if offset >= each.end_offset:
+                continue
+            page = await self._connection.page(
+                topic, each.partition, offset=offset, limit=_LETTERS_MAX
+            )
+            messages = (one.message for one in page.messages)
+            found += [DeadLetter.read(message) for message in messages if is_dead_letter(message)]
+        found.sort(key=lambda letter: -letter.timestamp)
+        return tuple(found[:_LETTERS_MAX])
 
     async def _next_due(self, topic: str) -> dt.datetime | None:
         waiting = await self._connection.delayed.list(topic, limit=1)

@@ -25,17 +25,24 @@ class View(enum.StrEnum):
     DEAD_LETTERS = "letters"
     NODE = "node"
 
+    @property
+    def label(self) -> str:
+        """What a screen is called; its value is short, for `--view`."""
+        return _LABELS.get(self, self.value)
+
+
+_LABELS = {View.WAITING: "priorities and delays", View.DEAD_LETTERS: "dead letters"}
 
 VIEWS = tuple(View)
 # Views whose rows can be opened.
-_OPENED = (View.TOPICS, View.GROUPS)
+_OPENED = (View.TOPICS, View.GROUPS, View.DEAD_LETTERS)
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a key can change.
 
     `order` counts how often the order of the rows was changed, `cursor` is the row that enter
-    opens. `opened` is the topic or group whose details are shown.
+    opens. `opened` is the topic, group or dead-letter topic whose details are shown.
     """
 
     view: View = View.TOPICS

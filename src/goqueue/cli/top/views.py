@@ -519,16 +519,27 @@ def _facts(sample: Sample, width: int) -> list[Line]:
     ]
 
 
+_ROUNDED_NS = 10 * MILLISECOND
+
+
 def _checks(sample: Sample, width: int) -> list[Line]:
     lines: list[Line] = []
     for name, check in sample.readiness.checks.items():
         pieces = [span(f"  {name:<10} "), span(check.status, _STYLES.get(check.status, Style.WARN))]
         if check.latency:
-            pieces.append(span(f"  {check.latency}", Style.DIM))
+            pieces.append(span(f"  {_rounded(check.latency)}", Style.DIM))
         if check.message:
             pieces.append(span(f"  {check.message}", Style.DIM))
         lines.append(fit(pieces, width))
     return lines
+
+
+def _rounded(latency: str) -> str:
+    """A latency of the API to a tenth of a millisecond: `0.3ms`, `12ms`."""
+    span_ns = parse_duration(latency)
+    if span_ns >= _ROUNDED_NS:
+        return age(span_ns)
+    return f"{span_ns / MILLISECOND:.1f}ms"
 
 
 def _flows(board: Board, sample: Sample, width: int) -> list[Line]:

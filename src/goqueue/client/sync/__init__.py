@@ -14,10 +14,13 @@ from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStre
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage
 from goqueue.client.sync.producer import SyncProducer, SyncReceipt
+from goqueue.client.sync.security import SyncAcls, SyncApiKeys, SyncTenants
 from goqueue.client.sync.transaction import SyncTransaction
 
 __all__ = [
     "LoopThread",
+    "SyncAcls",
+    "SyncApiKeys",
     "SyncConnection",
     "SyncDeadLetters",
     "SyncDelayedMessages",
@@ -29,6 +32,7 @@ __all__ = [
     "SyncReplay",
     "SyncSchedules",
     "SyncStreamConsumer",
+    "SyncTenants",
     "SyncTopics",
     "SyncTraces",
     "SyncTransaction",

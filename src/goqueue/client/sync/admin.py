@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from goqueue.client.admin import DeadLetters, DelayedMessages, Groups, Topics, Transactions
 from goqueue.client.admin_replies import (
@@ -21,6 +21,8 @@ from goqueue.client.admin_replies import (
     TransactionPage,
     TransactionStats,
 )
+from goqueue.client.backups import Backup, BackupRestore, Backups, Progress
+from goqueue.client.cluster import Cluster, ClusterHealth, ClusterState
 from goqueue.client.schedules import (
     UNCHANGED,
     Schedule,
@@ -29,6 +31,20 @@ from goqueue.client.schedules import (
     ScheduleRun,
     Schedules,
 )
+from goqueue.client.schemas import (
+    CompatibilityLevel,
+    CompatibilityReport,
+    RegistryStats,
+    Schema,
+    SchemaInput,
+    SchemaLink,
+    SchemaLocation,
+    Schemas,
+    SchemaSet,
+    SchemaTypeName,
+    SchemaVersion,
+    T,
+)
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.topic_settings import NewTopicSettings, TopicSettings
 from goqueue.client.traces import Trace, TraceCriteria, TraceList, Traces, TraceStats
@@ -36,12 +52,16 @@ from goqueue.client.values import Value
 
 if TYPE_CHECKING:
     from goqueue.client.dead_letter import DeadLetter
+    from goqueue.client.serializers import Serializer
 
 __all__ = [
+    "SyncBackups",
+    "SyncCluster",
     "SyncDeadLetters",
     "SyncDelayedMessages",
     "SyncGroups",
     "SyncSchedules",
+    "SyncSchemas",
     "SyncTopics",
     "SyncTraces",
     "SyncTransactions",
@@ -259,6 +279,99 @@ class SyncTransactions:
         return self._loop.call(self._transactions.stats())
 
 
+class SyncCluster:
+    # Generated from Cluster by `make sync-client`.
+    """`q.cluster`."""
+
+    def __init__(self, loop: LoopThread, cluster: Cluster) -> None:
+        self._loop = loop
+        self._cluster = cluster
+
+    def state(self) -> ClusterState:
+        """The nodes of the cluster, and which of them is the controller."""
+        return self._loop.call(self._cluster.state())
+
+    def health(self) -> ClusterHealth:
+        """Whether the cluster has a controller, and which nodes are heard."""
+        return self._loop.call(self._cluster.health())
+
+    def forget(self, node_id: str) -> None:
+        """Remove a dead node for good, so that another may take its id.
+
+        The controller does it, whichever node is asked. One that is alive is refused with
+        `node_alive`.
+        """
+        self._loop.call(self._cluster.forget(node_id))
+
+    def elect_unclean(self, topic: str, partition: int, node_id: str = "") -> str:
+        """Let a copy that is not in sync lead a partition, and return the node that does.
+
+        Acknowledged messages that it lacks are lost. While a copy that is in sync is alive this is
+        refused with `node_alive`: that one leads without a loss.
+        """
+        return self._loop.call(self._cluster.elect_unclean(topic, partition, node_id))
+
+
+class SyncBackups:
+    # Generated from Backups by `make sync-client`.
+    """`q.backups`."""
+
+    def __init__(self, loop: LoopThread, backups: Backups) -> None:
+        self._loop = loop
+        self._backups = backups
+
+    def create(
+        self,
+        *,
+        topics: bool = True,
+        offsets: bool = True,
+        schemas: bool = True,
+        config: bool = True,
+    ) -> Backup:
+        """Begin a backup of this moment; see `wait`.
+
+        While another backup or a restore is running, the code is `backup_busy`.
+        """
+        return self._loop.call(
+            self._backups.create(topics=topics, offsets=offsets, schemas=schemas, config=config)
+        )
+
+    def list(self) -> tuple[Backup, ...]:
+        """All backups, the newest first."""
+        return self._loop.call(self._backups.list())
+
+    def describe(self, backup_id: str) -> Backup:
+        """One backup, with the names of what it holds; `NotFound` if there is none."""
+        return self._loop.call(self._backups.describe(backup_id))
+
+    def delete(self, backup_id: str) -> None:
+        """Delete a backup."""
+        self._loop.call(self._backups.delete(backup_id))
+
+    def restore(self, backup_id: str, *, skip_existing: bool = False) -> Backup:
+        """Begin to restore a backup; see `wait_for_restore`.
+
+        `TopicExists` if one of its topics exists, unless those are to be skipped.
+        """
+        return self._loop.call(self._backups.restore(backup_id, skip_existing=skip_existing))
+
+    def wait(self, backup_id: str, *, progress: Progress | None = None) -> Backup:
+        """Wait until a backup is complete; `progress` is called with it as it grows.
+
+        Raises `GoQueueError` with the code `backup_failed` if it fails.
+        """
+        return self._loop.call(self._backups.wait(backup_id, progress=progress))
+
+    def wait_for_restore(
+        self, backup_id: str, *, progress: Progress | None = None
+    ) -> BackupRestore:
+        """Wait until the restore of a backup has ended.
+
+        Raises `GoQueueError` with the code `restore_failed` if it fails: nothing was restored then.
+        """
+        return self._loop.call(self._backups.wait_for_restore(backup_id, progress=progress))
+
+
 class SyncSchedules:
     # Generated from Schedules by `make sync-client`.
     """`q.schedules`. Exactly one of `every` and `cron` says when a schedule ticks."""
@@ -352,3 +465,119 @@ class SyncTraces:
     def stats(self) -> TraceStats:
         """Counts over all that is kept."""
         return self._loop.call(self._traces.stats())
+
+
+class SyncSchemas:
+    # Generated from Schemas by `make sync-client`.
+    """`q.schemas`. A schema is text, or a mapping that is written as JSON."""
+
+    def __init__(self, loop: LoopThread, schemas: Schemas) -> None:
+        self._loop = loop
+        self._schemas = schemas
+
+    def list(self) -> tuple[str, ...]:
+        """The subjects by name."""
+        return self._loop.call(self._schemas.list())
+
+    def register(
+        self,
+        subject: str,
+        schema: SchemaInput,
+        *,
+        type: SchemaTypeName = "JSON",
+        references: Sequence[SchemaLink] = (),
+    ) -> SchemaLocation:
+        """Add a version to a subject; the same content again has the same answer.
+
+        Refused with `schema_invalid`, or with `schema_incompatible` and the reasons in
+        `error.details["messages"]`.
+        """
+        return self._loop.call(
+            self._schemas.register(subject, schema, type=type, references=references)
+        )
+
+    def find(
+        self,
+        subject: str,
+        schema: SchemaInput,
+        *,
+        type: SchemaTypeName = "JSON",
+        references: Sequence[SchemaLink] = (),
+    ) -> SchemaLocation:
+        """The version of a subject with this content; `NotFound` if it is not registered."""
+        return self._loop.call(
+            self._schemas.find(subject, schema, type=type, references=references)
+        )
+
+    def get(self, subject: str, version: int | Literal["latest"] = "latest") -> SchemaVersion:
+        """A version of a subject; `NotFound` if there is none."""
+        return self._loop.call(self._schemas.get(subject, version))
+
+    def get_by_id(self, id: int) -> Schema:
+        """The schema with an id, also if its versions were deleted."""
+        return self._loop.call(self._schemas.get_by_id(id))
+
+    def versions(self, subject: str) -> tuple[int, ...]:
+        """The versions of a subject, ascending; `NotFound` if there is no such subject."""
+        return self._loop.call(self._schemas.versions(subject))
+
+    def check(
+        self,
+        subject: str,
+        schema: SchemaInput,
+        *,
+        version: int | Literal["latest"] = "latest",
+        type: SchemaTypeName = "JSON",
+        references: Sequence[SchemaLink] = (),
+    ) -> CompatibilityReport:
+        """Whether a schema is compatible with a version, by the level of the subject."""
+        return self._loop.call(
+            self._schemas.check(subject, schema, version=version, type=type, references=references)
+        )
+
+    def compatibility(self, subject: str | None = None) -> str:
+        """The level of a subject, or the global one."""
+        return self._loop.call(self._schemas.compatibility(subject))
+
+    def set_compatibility(self, level: CompatibilityLevel, subject: str | None = None) -> str:
+        """Set the level of a subject, or the global one."""
+        return self._loop.call(self._schemas.set_compatibility(level, subject))
+
+    def delete(
+        self,
+        subject: str,
+        version: int | Literal["latest"] | None = None,
+        *,
+        permanent: bool = False,
+    ) -> tuple[int, ...]:
+        """Delete a version, or all versions of a subject; returns which.
+
+        They leave the lists, and their ids still resolve. With `permanent` versions that were
+        deleted before are removed: data with their ids can no longer be read.
+        """
+        return self._loop.call(self._schemas.delete(subject, version, permanent=permanent))
+
+    def stats(self) -> RegistryStats:
+        """Counts of subjects, schemas and versions."""
+        return self._loop.call(self._schemas.stats())
+
+    def encode(
+        self, serializer: "Serializer[object]", value: object, *, topic: str | None = None
+    ) -> bytes | None:
+        """A value in registry framing; None stays None.
+
+        The schema of the serializer is registered first, once. Without a subject of its own it is
+        that of the topic: `<topic>-value`.
+        """
+        return self._loop.call(self._schemas.encode(serializer, value, topic=topic))
+
+    def decode(self, serializer: "Serializer[T]", value: bytes | None) -> T | None:
+        """What a value in registry framing says; a tombstone is None.
+
+        `DecodeError` if it is not framed, or cannot be read.
+        """
+        return self._loop.call(self._schemas.decode(serializer, value))
+
+    def resolve(self, found: Schema | SchemaVersion) -> SchemaSet:
+        """The schema with all that it refers to; the registry has no cycles."""
+        return self._loop.call(self._schemas.resolve(found))

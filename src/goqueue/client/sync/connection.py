@@ -15,11 +15,15 @@ from goqueue.client.admin_replies import (
 )
 from goqueue.client.connection import Connection
 from goqueue.client.queue_consumer import QueueConsumer
+from goqueue.client.security import Caller
 from goqueue.client.sync.admin import (
+    SyncBackups,
+    SyncCluster,
     SyncDeadLetters,
     SyncDelayedMessages,
     SyncGroups,
     SyncSchedules,
+    SyncSchemas,
     SyncTopics,
     SyncTraces,
     SyncTransactions,
@@ -28,6 +32,7 @@ from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStre
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage
 from goqueue.client.sync.producer import SyncProducer
+from goqueue.client.sync.security import SyncAcls, SyncApiKeys, SyncTenants
 from goqueue.client.sync.transaction import SyncTransaction
 from goqueue.client.values import (
     NORMAL_PRIORITY,
@@ -35,12 +40,14 @@ from goqueue.client.values import (
     DeliverAt,
     Due,
     GroupMode,
+    GroupProtocolName,
     Headers,
     IsolationLevel,
     PriorityName,
     StartPosition,
     Value,
 )
+from goqueue.model.requests import Acks
 
 if TYPE_CHECKING:
     from goqueue.client.batch import ProducerConfig, Sent
@@ -48,6 +55,7 @@ if TYPE_CHECKING:
     from goqueue.client.message_drafts import MessageDraft, PublishResult
     from goqueue.client.pages import MessagePage
     from goqueue.client.request_reply import Reply
+    from goqueue.client.serializers import Serializer
     from goqueue.client.stream_consumer import Start, StreamConsumer
 
 __all__ = ["SyncConnection"]
@@ -72,17 +80,23 @@ class SyncConnection:
 
     def receive(
         self,
-        topic: str,
+        topics: str | Sequence[str],
         *,
         group: str,
         max: int = 1,
         wait: float = 0.0,
         visibility_s: float | None = None,
+        serializer: "Serializer[object] | None" = None,
     ) -> list[SyncMessage]:
         """Lease at most `max` messages for a group without joining it; see `Connection.receive`."""
         received = self._loop.call(
             self._connection.receive(
-                topic, group=group, max=max, wait=wait, visibility_s=visibility_s
+                topics,
+                group=group,
+                max=max,
+                wait=wait,
+                visibility_s=visibility_s,
+                serializer=serializer,
             )
         )
         return [SyncMessage(self._loop, message) for message in received]
@@ -114,8 +128,32 @@ class SyncConnection:
         return SyncSchedules(self._loop, self._connection.schedules)
 
     @cached_property
+    def schemas(self) -> SyncSchemas:
+        return SyncSchemas(self._loop, self._connection.schemas)
+
+    @cached_property
     def traces(self) -> SyncTraces:
         return SyncTraces(self._loop, self._connection.traces)
+
+    @cached_property
+    def backups(self) -> SyncBackups:
+        return SyncBackups(self._loop, self._connection.backups)
+
+    @cached_property
+    def cluster(self) -> SyncCluster:
+        return SyncCluster(self._loop, self._connection.cluster)
+
+    @cached_property
+    def keys(self) -> SyncApiKeys:
+        return SyncApiKeys(self._loop, self._connection.keys)
+
+    @cached_property
+    def acls(self) -> SyncAcls:
+        return SyncAcls(self._loop, self._connection.acls)
+
+    @cached_property
+    def tenants(self) -> SyncTenants:
+        return SyncTenants(self._loop, self._connection.tenants)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -166,13 +204,13 @@ class SyncConnection:
         headers: Headers | None = None,
         partition: int | None = None,
         priority: int | str = NORMAL_PRIORITY,
-        timeout: float = 30.0,
+        timeout: Delay = 30.0,
     ) -> "Reply":
-        """Publish a message, and wait for the reply of whoever handles it: `message.reply(...)`.
+        """Publish a message, and wait for the reply of its handler: `message.reply(...)`.
 
         The message is durable, the reply is not. Raises `NoReply` if none comes within `timeout`
-        seconds, 60 at most; the message may still be handled then. Never sent twice: where the
-        connection broke, `is_outcome_unknown` says that the message may be there.
+        (seconds, a timedelta, or text such as "500ms"; 60 seconds at most); the message may still
+        be handled then. Never sent twice: if the connection broke, see `is_outcome_unknown`.
         """
         return self._loop.call(
             self._connection.request(
@@ -187,19 +225,27 @@ class SyncConnection:
         )
 
     def publish_drafts(
-        self, topic: str, drafts: "Sequence[MessageDraft | bytes]"
+        self, topic: str, drafts: "Sequence[MessageDraft | bytes]", *, acks: str = Acks.ALL
     ) -> "list[PublishResult]":
         """Publish up to 1000 messages by one request; a result for each, also if it was refused.
 
-        The request is not repeated. Drafts may be encoded before, by `encode_draft`. For many
-        messages use a `producer`.
+        The request is not repeated. Drafts may be encoded before, by `encode_draft`.
         """
-        return self._loop.call(self._connection.publish_drafts(topic, drafts))
+        return self._loop.call(self._connection.publish_drafts(topic, drafts, acks=acks))
 
-    def producer(self, gathering: "ProducerConfig | None" = None) -> SyncProducer:
-        """A producer of its own: `with q.producer() as producer: ...`."""
+    def producer(
+        self,
+        gathering: "ProducerConfig | None" = None,
+        *,
+        serializer: "Serializer[object] | None" = None,
+    ) -> SyncProducer:
+        """A producer of its own: `with q.producer() as producer: ...`.
+
+        With a `serializer` its values are what that takes, and travel in registry framing.
+        """
         return SyncProducer(
-            self._loop, self._loop.apply(lambda: self._connection.producer(gathering))
+            self._loop,
+            self._loop.apply(lambda: self._connection.producer(gathering, serializer=serializer)),
         )
 
     def transaction(
@@ -245,7 +291,12 @@ class SyncConnection:
 
     @overload
     def consume(
-        self, topics: str | Sequence[str], *, group: str, auto_commit: Literal[True]
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        auto_commit: Literal[True],
+        serializer: "Serializer[object] | None" = None,
     ) -> SyncStreamConsumer: ...
 
     @overload
@@ -260,6 +311,9 @@ class SyncConnection:
         prefetch: int | None = None,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
+        protocol: GroupProtocolName | None = None,
+        instance_id: str | None = None,
+        serializer: "Serializer[object] | None" = None,
     ) -> SyncQueueConsumer: ...
 
     def consume(
@@ -273,6 +327,9 @@ class SyncConnection:
         prefetch: int | None = None,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
+        protocol: GroupProtocolName | None = None,
+        instance_id: str | None = None,
+        serializer: "Serializer[object] | None" = None,
     ) -> SyncQueueConsumer | SyncStreamConsumer:
         """Lease messages as a member of a group, to be settled one by one: `message.ack()`.
 
@@ -280,7 +337,8 @@ class SyncConnection:
         topic says, and is renewed while its message waits or is in hand, for `max_handling_s` at
         most. How many messages are leased ahead depends on how long they take; `prefetch` is the
         upper bound, by default 100, or 1000 of those that are handled within 0.1 s together. With
-        `auto_commit` nothing is leased: the partitions are read as streams, see `subscribe`.
+        `auto_commit` nothing is leased: see `subscribe`, also for `protocol` and `instance_id`.
+        A `serializer` reads the values: `message.payload`.
         """
         consume: Callable[..., QueueConsumer | StreamConsumer] = self._connection.consume
         made = self._loop.apply(
@@ -293,6 +351,9 @@ class SyncConnection:
                 prefetch=prefetch,
                 visibility_s=visibility_s,
                 max_handling_s=max_handling_s,
+                protocol=protocol,
+                instance_id=instance_id,
+                serializer=serializer,
             )
         )
         if isinstance(made, QueueConsumer):
@@ -309,13 +370,20 @@ class SyncConnection:
         on_assigned: "OnPartitions | None" = None,
         on_revoked: "OnPartitions | None" = None,
         isolation: IsolationLevel = "read_committed",
+        protocol: GroupProtocolName | None = None,
+        instance_id: str | None = None,
+        serializer: "Serializer[object] | None" = None,
     ) -> SyncStreamConsumer:
         """Read partitions as a member of a group, in offset order, and commit how far we came.
 
         A message is finished when the next one is asked for; what is finished is committed every
         `commit_interval_s`. None leaves commits to `consumer.commit()`. The callbacks are
         told which partitions come and go; they run on the event loop and must not wait.
-        `isolation` as for `stream`.
+        `isolation` as for `stream`, `serializer` as for `consume`.
+
+        A rebalance interrupts only partitions that move, unless `protocol` is "eager" or members
+        of the group are. With an `instance_id` the member is static: the next process with that id
+        takes its place without a rebalance, and closing does not leave the group.
         """
         return SyncStreamConsumer(
             self._loop,
@@ -328,6 +396,9 @@ class SyncConnection:
                     on_assigned=on_assigned,
                     on_revoked=on_revoked,
                     isolation=isolation,
+                    protocol=protocol,
+                    instance_id=instance_id,
+                    serializer=serializer,
                 )
             ),
         )
@@ -339,17 +410,23 @@ class SyncConnection:
         partition: int | None = None,
         from_: "Start" = "earliest",
         isolation: IsolationLevel = "read_committed",
+        serializer: "Serializer[object] | None" = None,
     ) -> SyncReplay:
         """Read a topic, or one partition, without a group, and continue with new messages.
 
         From "earliest", "latest", an offset, or a time (a datetime with a zone, or RFC 3339). With
-        "read_uncommitted" messages of open and aborted transactions are shown, too.
+        "read_uncommitted" messages of open and aborted transactions are shown, too. `serializer` as
+        for `consume`.
         """
         return SyncReplay(
             self._loop,
             self._loop.apply(
                 lambda: self._connection.stream(
-                    topic, partition=partition, from_=from_, isolation=isolation
+                    topic,
+                    partition=partition,
+                    from_=from_,
+                    isolation=isolation,
+                    serializer=serializer,
                 )
             ),
         )
@@ -362,13 +439,21 @@ class SyncConnection:
         offset: int,
         limit: int = 100,
         isolation: IsolationLevel | None = None,
+        serializer: "Serializer[object] | None" = None,
     ) -> "MessagePage":
         """One page of a partition, at most 1000 messages, each with its JSON as the server sent it.
 
-        For many pages see `pages`, for many messages `stream`.
+        For many pages see `pages`, for many messages `stream`, for `serializer` `consume`.
         """
         return self._loop.call(
-            self._connection.page(topic, partition, offset=offset, limit=limit, isolation=isolation)
+            self._connection.page(
+                topic,
+                partition,
+                offset=offset,
+                limit=limit,
+                isolation=isolation,
+                serializer=serializer,
+            )
         )
 
     def offset_at(self, topic: str, partition: int, time: dt.datetime) -> int | None:
@@ -386,6 +471,10 @@ class SyncConnection:
     def version(self) -> Version:
         """The version and the build of the node."""
         return self._loop.call(self._connection.version())
+
+    def whoami(self) -> Caller:
+        """Which key this connection proves, with its roles and its tenant."""
+        return self._loop.call(self._connection.whoami())
 
     def stats(self) -> NodeStats:
         """Counts of topics, partitions, groups and messages."""

@@ -78,6 +78,10 @@ class SyncQueueConsumer:
         """
         self._loop.call(self._queue_consumer.close())
 
+    def give_up(self) -> None:
+        """Close without a word to the broker, where leases and session end in their time."""
+        self._loop.apply(self._queue_consumer.give_up)
+
 
 class SyncStreamConsumer:
     """Partitions in offset order, positions committed; see `StreamConsumer`."""

@@ -52,9 +52,12 @@ class LoopThread:
     def call(self, work: Coroutine[object, object, T]) -> T:
         """Run on the loop, and wait for it. An interrupt of the waiting thread cancels the work."""
         with self._entrance:
-            if self._is_stopped or threading.current_thread() is self._thread:
+            if self._is_stopped:
                 work.close()
-                raise Closed("the connection is closed, or was used from a callback of its own")
+                raise Closed("the connection is closed")
+            if threading.current_thread() is self._thread:
+                work.close()
+                raise Closed("the connection cannot be used from a callback of its own thread")
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

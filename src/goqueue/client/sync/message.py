@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from goqueue.client.message import Message, T
 from goqueue.client.sync.loop_thread import LoopThread
@@ -100,6 +100,15 @@ class SyncMessage:
         """
         json: Callable[..., T | object] = self._message.json
         return json(type)
+
+    @property
+    def payload(self) -> Any:
+        """The value as the `serializer` of the consumer reads it; a tombstone is None.
+
+        Decoded when it is first asked for, and kept. `DecodeError` if it cannot be read, which the
+        message survives: it can still be acked or rejected.
+        """
+        return self._message.payload
 
     @property
     def headers(self) -> dict[str, bytes]:

@@ -6,13 +6,13 @@ Invariant: the heap of a ring holds the number of each of its buckets exactly on
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import cast
 
 from goqueue.model import MILLISECOND, Timestamp
 
-__all__ = ["SHIFTS", "TICK_NS", "Bucket", "Pending", "Ring"]
+__all__ = ["SHIFTS", "TICK_NS", "Bucket", "DueOf", "Pending", "Ring"]
 
 TICK_NS = 10 * MILLISECOND
 # How many bits of the tick a bucket of each ring leaves open.
@@ -20,6 +20,9 @@ SHIFTS = (0, 8, 14, 20)
 
 # When a timer is due and its number: this sorts in the order in which timers fire.
 Pending = tuple[Timestamp, int]
+
+# When a timer is due by its number; None if it is not pending.
+DueOf = Callable[[int], Timestamp | None]
 
 
 class Bucket:
@@ -47,23 +50,19 @@ class Bucket:
         self.dues.extend(other.dues)
         self.stale += other.stale
 
-    def living(self, dues: dict[int, Timestamp]) -> list[Pending]:
+    def living(self, due_of: DueOf) -> list[Pending]:
         """What is pending here, told what is pending at all."""
         # An array cannot say that its integers are times.
         living = cast("list[Pending]", list(zip(self.dues, self.timers, strict=True)))
         if not self.stale:
             return living
-        living = [pending for pending in living if dues.get(pending[1]) == pending[0]]
+        living = [pending for pending in living if due_of(pending[1]) == pending[0]]
         # Cancelled and inserted again for the same time: both entries look alive.
         return living if len(living) == self.count else list(dict.fromkeys(living))
 
-    def first_due(self, dues: dict[int, Timestamp]) -> Timestamp:
-        """When the first is due that is pending here; there is one."""
-        return min(self.living(dues))[0] if self.stale else Timestamp(min(self.dues))
-
-    def sweep(self, dues: dict[int, Timestamp]) -> None:
+    def sweep(self, due_of: DueOf) -> None:
         """Forget the cancelled."""
-        living = self.living(dues)
+        living = self.living(due_of)
         self.timers = array("q", [timer for _, timer in living])
         self.dues = array("q", [due for due, _ in living])
         self.stale = 0

@@ -13,3 +13,6 @@ cdef int _FINE, _MIDDLE, _COARSE, _RING_BITS, _RING_MASK
     due=int64_t, tick=int64_t, differing=int64_t, key=int64_t,
 )
 cdef int _sift(tuple rings, int64_t present, int64_t[::1] dues, int64_t[::1] timers, list left) except -1
+
+@cython.locals(index=Py_ssize_t, due=int64_t, first=int64_t)
+cdef int64_t _first_pending(int64_t[::1] dues, int64_t[::1] timers, object due_of) except -2

@@ -1,13 +1,14 @@
 # cython: boundscheck=False, wraparound=False
-"""Many timers at once, each into the bucket that it belongs to.
+"""Many timers at once: each into the bucket that it belongs to, and the first of a bucket.
 
-Compiled, because there is one step for each delayed message that is published. Never keeps
-anything, and leaves to the caller those whose tick is over.
+Compiled, because there is one step for each delayed message that is published, and because a
+bucket may hold a million. Never keeps anything, and leaves to the caller those whose tick is over.
 
 Invariant: every timer goes into exactly one bucket, or is left.
 """
 
 from array import array
+from collections.abc import Callable
 
 from goqueue.delivery.wheel.ring import SHIFTS, TICK_NS, Ring
 
@@ -19,7 +20,7 @@ except ImportError:
 if not cython.compiled:
     from goqueue.delivery.wheel.column import push
 
-__all__ = ["sift"]
+__all__ = ["first_pending", "sift"]
 
 _FINE, _MIDDLE, _COARSE = SHIFTS[1:]
 # What names a bucket: its number, and its ring in the lowest bits.
@@ -35,6 +36,28 @@ def sift(
     left: list[int] = []
     _sift(rings, present, dues, timers, left)
     return left
+
+
+def first_pending(
+    dues: "array[int]", timers: "array[int]", due_of: Callable[[int], int | None] | None
+) -> int:
+    """The least time of all timers, or of those that `due_of` knows to be due then; -1 if none.
+
+    Asks only for timers that would be the first.
+    """
+    assert len(dues) == len(timers)
+    return _first_pending(dues, timers, due_of)
+
+
+def _first_pending(
+    dues: "array[int]", timers: "array[int]", due_of: Callable[[int], int | None] | None
+) -> int:
+    first = -1
+    for index in range(len(dues)):
+        due = dues[index]
+        if (first < 0 or due < first) and (due_of is None or due_of(timers[index]) == due):
+            first = due
+    return first
 
 
 def _sift(

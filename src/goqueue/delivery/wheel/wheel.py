@@ -8,19 +8,22 @@ its time, so never early and by the wheel itself less than a tick late.
 Owns which timers are pending. Never reads a clock: it is told the time, and follows it backwards,
 too. Never calls anybody: what fires is returned.
 
+A bucket that is opened may hold a million timers: it is poured into finer ones a few thousand at a
+time, and nothing fires meanwhile, since any of them may be the first.
+
 Invariant: a pending timer is in exactly one place. Its tick is over: it is ripe. Else it is in the
-bucket that its time and the wheel's tick name; everything in a finer ring is earlier than
-everything in a coarser one.
+bucket that its time and the wheel's tick name, or on its way there in the bucket that is poured;
+everything in a finer ring is earlier than everything in a coarser one.
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush, nsmallest
 from itertools import pairwise
-from typing import cast
 
-from goqueue.delivery.wheel.ring import SHIFTS, TICK_NS, Pending, Ring
-from goqueue.delivery.wheel.sieve import sift
+from goqueue.delivery.wheel.due_table import DueTable
+from goqueue.delivery.wheel.ring import SHIFTS, TICK_NS, Bucket, Pending, Ring
+from goqueue.delivery.wheel.sieve import first_pending, sift
 from goqueue.model import Timestamp
 
 __all__ = ["WHEEL_REACH_NS", "Timer", "Wheel"]
@@ -29,6 +32,8 @@ __all__ = ["WHEEL_REACH_NS", "Timer", "Wheel"]
 # buckets of its own there: they go by their absolute number, so no two turns ever share one.
 WHEEL_REACH_NS = TICK_NS << 26
 _TICK_BITS_MAX = 64
+# How many timers of a bucket that is opened are placed at once: a few milliseconds at most.
+POURED_AT_ONCE = 4_000
 _DUE_MAX = (1 << 63) - 1
 
 # The number of a timer, chosen by its owner, and when it is due.
@@ -54,9 +59,10 @@ class Wheel:
     def __init__(self, now: Timestamp) -> None:
         assert now >= 0
         self._tick = now // TICK_NS
-        self._dues: dict[int, Timestamp] = {}
+        self._dues = DueTable()
         # A heap of timers whose tick is over. Cancelled ones stay until they surface.
         self._ripe: list[Pending] = []
+        self._pour: _Pour | None = None
         self._rings = tuple(Ring(shift) for shift in SHIFTS)
         # The ring of a timer by the length of what differs between its tick and the wheel's.
         self._by_length = tuple(
@@ -68,40 +74,44 @@ class Wheel:
         """How many timers are pending."""
         return len(self._dues)
 
+    @property
+    def is_opening(self) -> bool:
+        """Whether a bucket is being poured: nothing fires before that is over."""
+        return self._pour is not None
+
     def due_of(self, timer: int) -> Timestamp | None:
         """When a pending timer is due."""
         return self._dues.get(timer)
 
     def insert(self, timer: int, due: Timestamp) -> None:
         """Begin to wait. What is due already fires with the next call of `advance`."""
-        assert timer not in self._dues
         assert due <= _DUE_MAX
+        self._dues.add(timer, due)
         self._place(((due, timer),))
-        self._dues[timer] = due
 
     def insert_all(self, timers: "array[int]", dues: "array[int]") -> None:
-        """Begin to wait for many; none of them is pending, and no number is there twice."""
-        count = len(self._dues) + len(timers)
-        # An array cannot say that its integers are times.
-        self._dues.update(cast("Iterable[Timer]", zip(timers, dues, strict=True)))
-        assert len(self._dues) == count
+        """Begin to wait for many; none of them is pending, and their numbers rise."""
+        self._dues.add_all(timers, dues)
         for place in sift(self._rings, self._tick, dues, timers):
             heappush(self._ripe, (Timestamp(dues[place]), timers[place]))
 
     def cancel(self, timer: int) -> bool:
         """Whether it was in time: from now on this timer does not fire."""
-        due = self._dues.pop(timer, None)
+        due = self._dues.pop(timer)
         if due is None:
             return False
         tick = _tick_of(due)
         if tick > self._tick:
-            ring = self._by_length[(tick ^ self._tick).bit_length()]
-            bucket = ring.buckets[tick >> ring.shift]
+            bucket = self._bucket_of(tick)
             bucket.stale += 1
+            if self._pour is not None:
+                # It may still be on its way here: then it never comes.
+                self._pour.withdraw((due, timer))
+                return True
             # Searching the bucket each time would make this linear. Sweeping it when only a quarter
             # is alive costs each cancellation a constant share, and bounds the memory.
             if bucket.stale * 4 > len(bucket.timers) * 3:
-                bucket.sweep(self._dues)
+                bucket.sweep(self._dues.get)
         return True
 
     def advance(self, now: Timestamp, limit: int | None = None) -> list[Timer]:
@@ -112,19 +122,23 @@ class Wheel:
         assert now >= 0
         tick = now // TICK_NS
         if tick < self._tick:
+            self._pour_out(None)
             self._turn_back(tick)
+        at_once = None if limit is None else POURED_AT_ONCE
         fired: list[Timer] = []
-        while len(fired) != limit and (self._ripe or self._turn(tick)):
-            self._fire(fired, limit)
+        while self._pour_out(at_once) and len(fired) != limit and (self._ripe or self._turn(tick)):
+            if self._pour is None:
+                self._fire(fired, limit)
         return fired
 
     def next_deadline(self) -> Timestamp | None:
         """When to advance next: a timer fires then, or a bucket of a coarser ring is opened."""
-        while self._ripe:
-            due, timer = self._ripe[0]
-            if self._dues.get(timer) == due:
-                return Timestamp(_tick_of(due) * TICK_NS)
-            heappop(self._ripe)
+        if self._pour is not None:
+            # At once: any of those that are poured may be overdue.
+            return Timestamp(0)
+        ripe = self._first_ripe()
+        if ripe is not None:
+            return Timestamp(_tick_of(ripe) * TICK_NS)
         for ring in self._rings:
             number = ring.first()
             if number is not None:
@@ -132,18 +146,30 @@ class Wheel:
         return None
 
     def next_due(self) -> Timestamp | None:
-        """When the first timer is due; looks at no more than one bucket."""
-        ripe = self._living_ripe()
-        if ripe:
-            return min(ripe)[0]
+        """When the first timer is due; looks at no more than one bucket, and the one poured."""
+        firsts: list[Timestamp] = []
+        if self._pour is not None:
+            bucket = self._pour.bucket
+            firsts.append(Timestamp(first_pending(bucket.dues, bucket.timers, self._dues.get)))
+        firsts.append(self._first_placed())
+        return min((first for first in firsts if first >= 0), default=None)
+
+    def _first_placed(self) -> Timestamp:
+        """When the first is due of those that are where they belong; -1 if there is none."""
+        ripe = self._first_ripe()
+        if ripe is not None:
+            return ripe
         for ring in self._rings:
             for bucket in ring.in_order():
-                if bucket.count:
-                    return bucket.first_due(self._dues)
-        return None
+                due_of = self._dues.get if bucket.stale else None
+                first = first_pending(bucket.dues, bucket.timers, due_of)
+                if first >= 0:
+                    return Timestamp(first)
+        return Timestamp(-1)
 
     def page(self, skip: int, limit: int) -> list[Timer]:
         """Pending timers in the order in which they will fire; sorts only buckets that it shows."""
+        self._pour_out(None)
         ripe = self._living_ripe()
         shown = _smallest(skip + limit, ripe)[skip:]
         skip = max(0, skip - len(ripe))
@@ -152,7 +178,7 @@ class Wheel:
                 if len(shown) == limit:
                     break
                 if bucket.count > skip:
-                    living = bucket.living(self._dues)
+                    living = bucket.living(self._dues.get)
                     shown += _smallest(skip + limit - len(shown), living)[skip:]
                 skip = max(0, skip - bucket.count)
         return [(timer, due) for due, timer in shown]
@@ -172,9 +198,17 @@ class Wheel:
                 bucket.timers.append(timer)
                 bucket.dues.append(due)
 
+    def _first_ripe(self) -> Timestamp | None:
+        while self._ripe:
+            due, timer = self._ripe[0]
+            if self._dues.get(timer) == due:
+                return due
+            heappop(self._ripe)
+        return None
+
     def _living_ripe(self) -> list[Pending]:
-        dues = self._dues
-        return [(due, timer) for due, timer in dict.fromkeys(self._ripe) if dues.get(timer) == due]
+        due_of = self._dues.get
+        return [(due, timer) for due, timer in dict.fromkeys(self._ripe) if due_of(timer) == due]
 
     def _fire(self, fired: list[Timer], limit: int | None) -> None:
         """Hand out what is ripe, or as much of it as the limit leaves room for."""
@@ -187,14 +221,15 @@ class Wheel:
             ripe = [heappop(ripe) for _ in range(limit - len(fired))]
         for due, timer in ripe:
             if dues.get(timer) == due:
-                del dues[timer]
+                dues.pop(timer)
                 fired.append((timer, due))
 
     def _turn(self, tick: int) -> bool:
-        """Go on to the next bucket that begins by `tick` and empty it; False if there is none.
+        """Go on to the next bucket that begins by `tick` and open it; False if there is none.
 
-        To be called when nothing is ripe. Finer rings are earlier, so the first that holds
-        something knows; nothing is passed over when the wheel then goes where that bucket begins.
+        To be called when nothing is ripe, and nothing is poured. Finer rings are earlier, so the
+        first that holds something knows; nothing is passed over when the wheel then goes where that
+        bucket begins.
         """
         for ring in self._rings:
             number = ring.first()
@@ -203,18 +238,44 @@ class Wheel:
             begin = number << ring.shift
             if begin > tick:
                 break
-            living = ring.take(number).living(self._dues)
             last = begin + (1 << ring.shift) - 1
-            if last <= tick:
-                # All of it is over, after a pause also in a coarse ring. Sorted, it is a heap.
-                living.sort()
-                self._tick, self._ripe = last, living
-            else:
-                self._tick = begin
-                self._place(living)
+            # After a pause all of it may be over, also in a coarse ring.
+            self._tick = last if last <= tick else begin
+            self._pour = _Pour(ring.take(number))
             return True
         self._tick = tick
         return False
+
+    def _pour_out(self, limit: int | None) -> bool:
+        """Place timers of the bucket that was opened, at most `limit`; whether that was all."""
+        pour = self._pour
+        if pour is None:
+            return True
+        dues, timers = pour.take(limit)
+        if pour.is_whole:
+            for place in sift(self._rings, self._tick, dues, timers):
+                heappush(self._ripe, (Timestamp(dues[place]), timers[place]))
+        else:
+            self._place(self._sort_out(pour, dues, timers))
+        if pour.is_over:
+            self._pour = None
+        return pour.is_over
+
+    def _sort_out(
+        self, pour: "_Pour", dues: "array[int]", timers: "array[int]"
+    ) -> Iterator[Pending]:
+        """Those that are pending, of timers that were taken out of a bucket."""
+        for due, timer in zip(dues, timers, strict=True):
+            if self._dues.get(timer) != due:
+                if pour.was_withdrawn((Timestamp(due), timer)):
+                    self._bucket_of(_tick_of(due)).stale -= 1
+            elif pour.is_first(timer):
+                yield Timestamp(due), timer
+
+    def _bucket_of(self, tick: int) -> Bucket:
+        """Where a timer of this tick belongs, which is not over."""
+        ring = self._by_length[(tick ^ self._tick).bit_length()]
+        return ring.bucket(tick >> ring.shift)
 
     def _turn_back(self, tick: int) -> None:
         """Follow a clock that went back.
@@ -232,3 +293,53 @@ class Wheel:
         self._tick = tick
         ripe, self._ripe = self._living_ripe(), []
         self._place(ripe)
+
+
+class _Pour:
+    """A bucket whose timers are placed anew, and what was cancelled meanwhile."""
+
+    __slots__ = ("_placed", "_taken", "_withdrawn", "bucket")
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self._taken = 0
+        self._withdrawn: dict[Pending, int] = {}
+        # Where timers were cancelled some may be here twice: cancelled, and inserted again for the
+        # same time.
+        self._placed = DueTable()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every timer here is pending, once."""
+        return not self.bucket.stale and not self._withdrawn
+
+    @property
+    def is_over(self) -> bool:
+        return self._taken == len(self.bucket.timers)
+
+    def take(self, limit: int | None) -> tuple["array[int]", "array[int]"]:
+        """The next due times and timers."""
+        end = len(self.bucket.timers)
+        if limit is not None:
+            end = min(end, self._taken + limit)
+        places = slice(self._taken, end)
+        self._taken = end
+        return self.bucket.dues[places], self.bucket.timers[places]
+
+    def withdraw(self, pending: Pending) -> None:
+        """A timer was cancelled that may be here still, or not."""
+        self._withdrawn[pending] = self._withdrawn.get(pending, 0) + 1
+
+    def was_withdrawn(self, pending: Pending) -> bool:
+        """Whether a timer was cancelled since this began and before it was placed."""
+        count = 0 if pending[1] in self._placed else self._withdrawn.pop(pending, 0)
+        if count > 1:
+            self._withdrawn[pending] = count - 1
+        return count > 0
+
+    def is_first(self, timer: int) -> bool:
+        """Whether a timer is not placed yet."""
+        if timer in self._placed:
+            return False
+        self._placed.add(timer, Timestamp(0))
+        return True

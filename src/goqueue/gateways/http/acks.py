@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from goqueue.gateways.errors import describe
 from goqueue.gateways.http.bodies import (
     INT64_MAX,
     Backoff,
@@ -19,12 +20,11 @@ from goqueue.gateways.http.bodies import (
     OffsetNumber,
     TimeText,
 )
-from goqueue.gateways.http.errors import describe
-from goqueue.gateways.http.receipts import NamedReceipts, encode_successes
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import TOPIC
 from goqueue.gateways.http.routing.router import Route
 from goqueue.gateways.http.server.application import HttpResponse
+from goqueue.gateways.receipts import NamedReceipts
 from goqueue.model import Code, Refused, check_name, format_time
 from goqueue.model.requests import (
     Ack,
@@ -35,6 +35,7 @@ from goqueue.model.requests import (
     Nack,
     Redrive,
     Redriven,
+    RefusedDeadLetter,
     Reject,
     Release,
     Released,
@@ -69,6 +70,7 @@ __all__ = [
     "RejectOut",
     "ReleaseBody",
     "ReliabilityOut",
+    "encode_successes",
 ]
 
 Handle = Annotated[
@@ -226,10 +228,25 @@ class RedriveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     filter: RedriveFilter | None = None
 
 
-class RedriveOut(msgspec.Struct, frozen=True, kw_only=True):
-    """How many were redriven; repeat until it is 0."""
+class RefusedLetterOut(msgspec.Struct, frozen=True, kw_only=True):
+    """The first dead letter that stays, its place in the dead-letter topic, and why."""
+
+    partition: int
+    offset: int
+    code: str
+    path: str
+    reason: str
+
+
+class RedriveOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many were redriven; repeat until it is 0.
+
+    `refused`, if any, stay where they are: the topic validates, and their values do not conform.
+    """
 
     moved: Count
+    refused: Count = 0
+    first_refused: RefusedLetterOut | None = None
 
 
 class DeadLetterCauses(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,6 +274,11 @@ class ReliabilityOut(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="dead letters kept and not redriven, by the topic with them"),
     ]
 
+
+_ENCODER = msgspec.json.Encoder()
+_FIRST = '{"results":[{"receipt_handle":"'
+_BETWEEN = '","success":true},{"receipt_handle":"'
+_LAST = '","success":true}]}'
 
 _SECTION = "Acknowledgement and dead letters"
 _RECEIPT_ERRORS = (Code.RECEIPT_INVALID, Code.RECEIPT_STALE)
@@ -287,6 +309,17 @@ async def _ack_batch(call: Call) -> AckBatchOut | HttpResponse:
     named = NamedReceipts(call.body(AckBatchBody).receipt_handles)
     acked = await call.ask(Ack(leases=named.leases), Acked)
     return _results(named, acked.settlements)
+
+
+def encode_successes(receipts: Sequence[str]) -> bytes | None:
+    """The results of receipts that were all settled; None if one must be escaped.
+
+    Those of the node never are: what was settled is one of them.
+    """
+    given = "".join(receipts)
+    if not receipts or len(_ENCODER.encode(given)) != len(given) + 2:
+        return None
+    return (_FIRST + _BETWEEN.join(receipts) + _LAST).encode()
 
 
 async def _release(call: Call) -> AckBatchOut | HttpResponse:
@@ -390,7 +423,23 @@ async def _redrive(call: Call) -> RedriveOut:
         ),
         Redriven,
     )
-    return RedriveOut(moved=redriven.moved)
+    return RedriveOut(
+        moved=redriven.moved,
+        refused=redriven.refused,
+        first_refused=_refused_letter(redriven.first_refused),
+    )
+
+
+def _refused_letter(found: RefusedDeadLetter | None) -> RefusedLetterOut | None:
+    if found is None:
+        return None
+    return RefusedLetterOut(
+        partition=found.log.partition,
+        offset=found.offset,
+        code=found.code.value,
+        path=found.path,
+        reason=found.reason,
+    )
 
 
 def _dead_letters(named: dict[str, list[int]] | None) -> dict[int, frozenset[int]] | None:

@@ -105,55 +105,101 @@ TimeText = Annotated[
     ),
 ]
 # Longer waits are cut, so there is no longest.
-_WAIT_TEXT = "^([0-9]{1,5}([.][0-9]{1,3})?(ms|s|m|h)){1,4}$"
+_WAIT_TEXT = (
+    "^([0-9]{1,9}([.][0-9]{1,9})?(ns|us|\u00b5s|\u03bcs|ms|s)|[0-9]{1,5}([.][0-9]{1,3})?(m|h)"
+    "|[0-9]{1,3}([.][0-9]{1,3})?(d|w)){1,4}$"
+)
 TIME_PATTERN = (
     "^(19[7-9][0-9]|20[0-9]{2}|21[0-9]{2})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
     "T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
 )
 
 
-_PATTERN_UNITS = (("h", HOUR), ("m", 60 * SECOND), ("s", SECOND), ("ms", MILLISECOND))
-_PATTERN_NUMBER_MAX = 999
-_SMALLER_UNITS = (("m", 2), ("s", 2), ("ms", 3))
-_FRACTION = "[.][0-9]{1,3}"
+# The largest number of each smaller unit behind a unit keeps the whole below its next number.
+_PATTERN_UNITS = (
+    ("w", 7 * 24 * HOUR, "([0-6]d)?"),
+    ("d", 24 * HOUR, "((1?[0-9]|2[0-3])h)?"),
+    ("h", HOUR, "([1-5]?[0-9]m)?"),
+    ("m", 60 * SECOND, "([1-5]?[0-9]s)?"),
+    ("s", SECOND, "([0-9]{1,3}ms)?"),
+    ("ms", MILLISECOND, ""),
+    ("(us|\u00b5s|\u03bcs)", 1_000, ""),
+    ("ns", 1, ""),
+)
+_PATTERN_NUMBER_MAX = 999_999_999
+_FRACTION_DIGITS = 3
+_FRACTION = f"[.][0-9]{{1,{_FRACTION_DIGITS}}}"
 
 
-def duration_pattern(minimum_ns: int, maximum_ns: int) -> str:
-    """A pattern of durations in Go syntax that are within the limits: `90s`, `1.5h`, `1h30m`.
+def duration_pattern(minimum_ns: int, maximum_ns: int, *, has_seconds: bool = False) -> str:
+    """A pattern of durations that are within the limits: `90s`, `1.5h`, `0.25d`, `1h30m`, `7d`.
 
     A pattern cannot add, so it matches a number with its unit, and smaller units behind it where
-    all of them together stay below the next number.
+    all of them together stay below the next number. With `has_seconds` a number without a unit
+    counts seconds.
     """
-    matched = []
-    for place, (name, unit) in enumerate(_PATTERN_UNITS):
-        low = max(-(-minimum_ns // unit), 1)
-        high = min(maximum_ns // unit, _PATTERN_NUMBER_MAX)
-        rest = "".join(
-            f"([0-9]{{1,{digits}}}{each})?" if each == "ms" else f"([1-5]?[0-9]{each})?"
-            for each, digits in _SMALLER_UNITS[place:]
-        )
-        matched += [
-            f"{number}({_FRACTION}{name}|{name}{rest})"
-            for number in _number_patterns(low, high - 1)
-        ]
-        matched += [number + name for number in _number_patterns(max(low, high), high)]
+    matched: list[str] = []
+    behind = ""
+    for name, unit, smaller in reversed(_PATTERN_UNITS):
+        behind = smaller + behind
+        matched += _unit_patterns(name, behind, unit, minimum_ns, maximum_ns)
+    if has_seconds:
+        matched += _unit_patterns("", "", SECOND, minimum_ns, maximum_ns)
     if minimum_ns <= 0:
-        matched.append("0(ms|s|m|h)")
+        names = [name for name, _, _ in _PATTERN_UNITS]
+        matched.append(f"0({'|'.join(names)}){'?' if has_seconds else ''}")
     return f"^({'|'.join(matched)})$"
 
 
-def _number_patterns(low: int, high: int) -> Iterator[str]:
-    """Patterns that together match the numbers from `low`, which is positive, to `high`."""
+def _unit_patterns(
+    name: str, behind: str, unit: int, minimum_ns: int, maximum_ns: int
+) -> Iterator[str]:
+    """Patterns of the durations within the limits whose largest unit is this one."""
+    low = max(-(-minimum_ns // unit), 1)
+    high = maximum_ns // unit
+    numbers = _number_pattern(low, min(high - 1, _PATTERN_NUMBER_MAX))
+    if numbers and behind:
+        yield f"({numbers})({_FRACTION}{name}|{name}{behind})"
+    elif numbers:
+        yield f"({numbers})({_FRACTION})?{name}"
+    if low <= high <= _PATTERN_NUMBER_MAX:
+        yield f"{high}{name}"
+    if unit == 1:
+        return
+    fractions = []
+    for digits in range(1, _FRACTION_DIGITS + 1):
+        scale = 10**digits
+        first = max(-(-minimum_ns * scale // unit), 1)
+        last = min(maximum_ns * scale // unit, scale - 1)
+        for width in range(1, digits + 1):
+            pattern = _number_pattern(max(first, 10 ** (width - 1)), min(last, 10**width - 1))
+            if pattern:
+                fractions.append(f"{'0' * (digits - width)}({pattern})")
+    if fractions:
+        yield f"0?[.]({'|'.join(fractions)}){name}"
+
+
+def _number_pattern(low: int, high: int) -> str:
+    """A pattern of the numbers from `low`, which is positive, to `high`; empty if there is none."""
+    # Beginnings of numbers, and how many digits may follow each.
+    blocks: dict[str, list[int]] = {}
     while low <= high:
         # A block is all numbers that begin alike: 20 to 29, 300 to 399.
-        block, digits = 1, ""
+        block, digits = 1, 0
         while low % (10 * block) == 0 and low + 10 * block - 1 <= high:
-            block, digits = 10 * block, digits + "[0-9]"
+            block, digits = 10 * block, digits + 1
         before, first = divmod(low // block, 10)
         last = min(first + (high - low + 1) // block - 1, 9)
         digit = f"[{first}-{last}]" if last > first else str(first)
-        yield f"{before or ''}{digit}{digits}"
+        blocks.setdefault(f"{before or ''}{digit}", []).append(digits)
         low += (last - first + 1) * block
+    return "|".join(head + _digits(counts[0], counts[-1]) for head, counts in blocks.items())
+
+
+def _digits(low: int, high: int) -> str:
+    if low == high:
+        return "[0-9]" * low if low <= 1 else f"[0-9]{{{low}}}"
+    return f"[0-9]{{{low},{high}}}"
 
 
 def duration_limits(minimum_ns: int, maximum_ns: int, description: str | None = None) -> Meta:
@@ -205,7 +251,7 @@ def span_ns(given: str | float) -> int:
     if isinstance(given, str):
         return parse_duration(given)
     if given < 0:
-        raise ValueError("a duration is not negative")
+        raise ValueError("must not be negative")
     if not math.isfinite(given) or given > _SECONDS_MAX:
         raise ValueError("longer than 292 years")
     return int(given * SECOND) if isinstance(given, int) else round(given * SECOND)
@@ -227,7 +273,7 @@ def read_scalar(kind: type, given: object) -> object:
 def scalar_schema(kind: type) -> JsonSchema:
     """The hook of the schema generator; the limits of a duration stand at its field."""
     if kind is Duration:
-        return {"description": "a duration: Go syntax, or a number of seconds"}
+        return {"description": "a duration such as `90s`, `1h30m` or `7d`, or a number of seconds"}
     if kind is Time:
         return {
             "description": "RFC 3339 with `Z` or an offset",
@@ -257,6 +303,7 @@ Body = TypeVar("Body")
 _AT = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 _MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_CHOICE = re.compile(r"Invalid enum value (.{1,100})", re.DOTALL)
 _INDEX = re.compile(r"\[[^]]*\]")
 _SHOWN_LENGTH_MAX = 100
 
@@ -300,7 +347,11 @@ def unknown_name(given: str, known: tuple[str, ...], within: str = "") -> Refuse
     """The refusal of a field or a parameter that does not exist, with the one that was meant."""
     near = nearest_name(given, known)
     shown = given[:_SHOWN_LENGTH_MAX]
-    reason = "is not known" if near is None else f"is not known; did you mean `{near}`?"
+    reason = "is not known"
+    if near is not None:
+        reason = f"{reason}; did you mean `{near}`?"
+    elif 0 < len(known) <= _NAMED_MAX:
+        reason = f"{reason}; known are {', '.join(f'`{each}`' for each in known)}"
     field = f"{within}.{shown}" if within else shown
     return Refused(Code.REQUEST_INVALID, field=field, reason=reason)
 
@@ -324,22 +375,90 @@ def refusal_of(error: Exception, kind: object = None) -> Refused:
     if missing is not None:
         field = f"{field}.{missing[1]}" if field else missing[1]
         reason = "is missing"
+    choice = _CHOICE.fullmatch(reason)
+    if choice is not None and (choices := _choices_at(kind, field)):
+        reason = f"must be {' or '.join(choices)}, not {choice[1]}"
+    else:
+        reason = _plain(reason)
     if not field:
-        return Refused(Code.REQUEST_INVALID, reason=f"the body: {_lowered(reason)}")
-    return Refused(Code.REQUEST_INVALID, field=field, reason=_lowered(reason))
+        return Refused(Code.REQUEST_INVALID, reason=f"the body {reason}")
+    return Refused(Code.REQUEST_INVALID, field=field, reason=reason)
+
+
+# So many names are listed to who used another one.
+_NAMED_MAX = 8
+_BOUND = re.compile(r"Expected `(?:int|float)(?: \| null)?` (>=|<=|>|<) ([-0-9.e+]+)")
+_LENGTH = re.compile(r"Expected `(str|array|object)(?: \| null)?` of length (>=|<=) ([0-9]+)")
+_OTHER_TYPE = re.compile(r"Expected `([a-z |]+)`, got `([a-z]+)`")
+_BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+_COUNTED = {"str": "characters", "array": "elements", "object": "fields"}
+_KINDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "null": "null",
+    "object": "an object",
+    "str": "text",
+}
+
+
+def _plain(reason: str) -> str:
+    """What the decoder says of a value, in words that need no knowledge of Python."""
+    if bound := _BOUND.fullmatch(reason):
+        return f"must be {_BOUNDS[bound[1]]} {bound[2]}"
+    if length := _LENGTH.fullmatch(reason):
+        counted = _COUNTED[length[1]] if length[3] != "1" else _COUNTED[length[1]][:-1]
+        return f"must have {_BOUNDS[length[2]]} {length[3]} {counted}"
+    if other := _OTHER_TYPE.fullmatch(reason):
+        wanted = [each for each in other[1].split(" | ") if each != "null"]
+        if all(each in _KINDS for each in (*wanted, other[2])):
+            # A number that is not whole has only its fraction against it.
+            is_fraction = other[2] == "float" and "int" in wanted
+            given = "a fraction" if is_fraction else _KINDS[other[2]]
+            return f"must be {' or '.join(_KINDS[each] for each in wanted)}, not {given}"
+    if "matching regex" in reason:
+        # The patterns of texts for people exclude what cannot be printed, and nothing else.
+        is_text = "u0000" in reason
+        return "must not have control characters" if is_text else "has characters it may not have"
+    return _lowered(reason)
 
 
 def _names_at(kind: object, path: str) -> tuple[str, ...]:
     """The fields of the struct at this path of a kind of bodies."""
+    found = _struct_at(kind, tuple(filter(None, _INDEX.sub("", path).split("."))))
+    return () if found is None else tuple(field.encode_name for field in found.fields)
+
+
+def _choices_at(kind: object, path: str) -> tuple[str, ...]:
+    """The values that are allowed at this path of a kind of bodies; none if there are too many."""
+    *parents, name = _INDEX.sub("", path).split(".")
+    within = _struct_at(kind, tuple(parents))
+    fields = () if within is None else within.fields
+    found = next((_choices_in(field.type) for field in fields if field.encode_name == name), ())
+    return tuple(f"`{each}`" for each in found) if len(found) <= _NAMED_MAX else ()
+
+
+def _choices_in(found: inspect.Type) -> tuple[object, ...]:
+    if isinstance(found, inspect.Metadata):
+        return _choices_in(found.type)
+    if isinstance(found, inspect.UnionType):
+        return next(filter(None, map(_choices_in, found.types)), ())
+    if isinstance(found, inspect.ListType):
+        return _choices_in(found.item_type)
+    if isinstance(found, inspect.EnumType):
+        return tuple(each.value for each in found.cls)
+    return tuple(found.values) if isinstance(found, inspect.LiteralType) else ()
+
+
+def _struct_at(kind: object, names: tuple[str, ...]) -> inspect.StructType | None:
     found = _type_info(kind)
-    for name in filter(None, _INDEX.sub("", path).split(".")):
+    for name in names:
         if not isinstance(found, inspect.StructType):
-            return ()
+            return None
         fields = {field.encode_name: field.type for field in found.fields}
         found = _struct_in(fields[name]) if name in fields else None
-    if not isinstance(found, inspect.StructType):
-        return ()
-    return tuple(field.encode_name for field in found.fields)
+    return found if isinstance(found, inspect.StructType) else None
 
 
 def _struct_in(found: inspect.Type) -> inspect.Type | None:

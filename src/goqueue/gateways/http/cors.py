@@ -26,10 +26,14 @@ _LOCAL_NAME = "localhost"
 
 
 class CorsPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may come in through a browser. `is_local`: a loopback listener with auth off."""
+    """Who may come in through a browser. `is_local`: a loopback listener with auth off.
+
+    With `is_tls` the pages of this server are those that came over https, else over http.
+    """
 
     origins: tuple[str, ...] = ()
     is_local: bool = True
+    is_tls: bool = False
 
     def check(self, headers: dict[bytes, bytes]) -> Headers:
         """Refuse foreign pages and names; what a listed origin is told."""
@@ -38,12 +42,12 @@ class CorsPolicy(msgspec.Struct, frozen=True, kw_only=True):
             reason = "this server answers only to names and addresses of its own machine"
             raise Refused(Code.PERMISSION_DENIED, reason=reason)
         origin = headers.get(b"origin")
-        if origin is None or self._is_listed(origin):
+        if origin is None:
+            return ()
+        if self._is_listed(origin):
             return self.consent(headers)
-        if host is None or origin.lower() not in {
-            b"http://" + host.lower(),
-            b"https://" + host.lower(),
-        }:
+        scheme = b"https://" if self.is_tls else b"http://"
+        if host is None or origin.lower() != scheme + host.lower():
             reason = "pages of this origin may not use the API; see the setting http.cors_origins"
             raise Refused(Code.PERMISSION_DENIED, reason=reason)
         return ()

@@ -1,7 +1,10 @@
-"""Consumer groups over HTTP: join, heartbeat, leave, poll; list, describe and delete groups."""
+"""Consumer groups over HTTP: join, heartbeat, leave, poll; list, describe and delete groups.
+
+What only cooperative groups have is in `cooperative.py`.
+"""
 
 import secrets
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -21,8 +24,10 @@ from goqueue.model.requests import (
     DeleteGroup,
     DescribeGroup,
     Done,
+    Drain,
     GroupDescription,
     GroupList,
+    GroupProtocol,
     GroupState,
     Heartbeat,
     Isolation,
@@ -34,14 +39,18 @@ from goqueue.model.requests import (
     MemberDescription,
     Mode,
     Poll,
+    RebalanceState,
     Start,
 )
 
 __all__ = [
     "GROUP_ROUTES",
+    "JOIN_ERRORS",
     "POLL_ERRORS",
     "Assignment",
     "DeletedGroup",
+    "DrainBody",
+    "DrainOut",
     "Group",
     "GroupSummary",
     "Groups",
@@ -54,14 +63,23 @@ __all__ = [
     "MemberId",
     "MemberOut",
     "PollBody",
+    "group_out",
+    "join_command",
+    "leave",
     "poll_command",
 ]
 
-Protocol = Literal["eager"]
 Assignment = Annotated[
     str, Meta(description="topic-N, split at the last `-`", examples=["orders-0"])
 ]
+ReceivedAt = Annotated[
+    TimeText | None,
+    Meta(description="when messages were last received without joining, to the hour"),
+]
 MemberId = Annotated[str, Meta(min_length=1, max_length=512)]
+InstanceId = Annotated[
+    Name, Meta(description="static member: takes the place of the member of that instance")
+]
 
 
 class JoinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,6 +92,7 @@ class JoinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     session_timeout: Session | None = None
     start_position: Start | None = None
     member_id: MemberId | None = None
+    instance_id: InstanceId | None = None
 
 
 class PollBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,7 +119,7 @@ class JoinOut(msgspec.Struct, frozen=True, kw_only=True):
     rebalance_required: bool
     members: tuple[str, ...]
     mode: Mode
-    protocol: Protocol
+    protocol: GroupProtocol
 
 
 class HeartbeatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,6 +136,18 @@ class HeartbeatOut(msgspec.Struct, frozen=True, kw_only=True):
     state: GroupState
     generation: int
     assigned_partitions: list[Assignment]
+
+
+class DrainBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Deliver nothing more to a member."""
+
+    member_id: MemberId
+
+
+class DrainOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing is leased to the member any more."""
+
+    drained: bool
 
 
 class LeaveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,10 +168,11 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     group_id: str
     state: GroupState
     mode: Mode
-    protocol: Protocol
+    protocol: GroupProtocol
     members: int
     generation: int
     topics: tuple[str, ...]
+    last_received_at: ReceivedAt = None
 
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +182,7 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True):
     group_details: list[GroupSummary]
 
 
-class MemberOut(msgspec.Struct, frozen=True, kw_only=True):
+class MemberOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One member of a group."""
 
     member_id: str
@@ -159,19 +191,27 @@ class MemberOut(msgspec.Struct, frozen=True, kw_only=True):
     last_heartbeat: TimeText
     joined_at: TimeText
     in_flight: int
+    instance_id: Annotated[str | None, Meta(description="of a static member")] = None
+    revoking_partitions: Annotated[
+        list[Assignment] | None, Meta(description="of those assigned, what it has to give up")
+    ] = None
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class Group(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One group with its members."""
 
     group_id: str
     state: GroupState
     mode: Mode
-    protocol: Protocol
+    protocol: GroupProtocol
     generation: int
     topics: tuple[str, ...]
     created_at: TimeText
     members: list[MemberOut]
+    last_received_at: ReceivedAt = None
+    rebalance_state: Annotated[
+        RebalanceState | None, Meta(description="of a cooperative group")
+    ] = None
 
 
 class DeletedGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,8 +222,14 @@ class DeletedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _SECTION = "Consumer groups"
-_PROTOCOL: Literal["eager"] = "eager"
 POLL_ERRORS = (Code.GROUP_NOT_FOUND, Code.MEMBER_NOT_FOUND, Code.GENERATION_STALE)
+JOIN_ERRORS = (
+    Code.TOPIC_NOT_FOUND,
+    Code.TOPIC_INTERNAL,
+    Code.MEMBER_NOT_FOUND,
+    Code.GROUP_MISMATCH,
+    Code.QUOTA_EXCEEDED,
+)
 _TIMEOUT_NS = 30 * SECOND
 _TIMEOUT_NS_MAX = 60 * SECOND
 _MESSAGES_MAX = 1000
@@ -229,10 +275,11 @@ async def _list(call: Call) -> Groups:
                 group_id=each.group,
                 state=each.state,
                 mode=each.mode,
-                protocol=_PROTOCOL,
+                protocol=each.protocol,
                 members=len(each.members),
                 generation=each.generation,
                 topics=each.topics,
+                last_received_at=_received_at(each),
             )
             for each in listed.groups
         ],
@@ -240,17 +287,29 @@ async def _list(call: Call) -> Groups:
 
 
 async def _describe(call: Call) -> Group:
-    described = await call.ask(DescribeGroup(group=call[GROUP]), GroupDescription)
+    return group_out(await call.ask(DescribeGroup(group=call[GROUP]), GroupDescription))
+
+
+def group_out(described: GroupDescription) -> Group:
+    """A group as both protocols show it."""
+    is_cooperative = described.protocol is GroupProtocol.COOPERATIVE
     return Group(
         group_id=described.group,
         state=described.state,
         mode=described.mode,
-        protocol=_PROTOCOL,
+        protocol=described.protocol,
         generation=described.generation,
         topics=described.topics,
         created_at=format_time(described.created_at),
         members=[_member(each) for each in described.members],
+        last_received_at=_received_at(described),
+        rebalance_state=described.rebalance_state if is_cooperative else None,
     )
+
+
+def _received_at(group: GroupDescription) -> str | None:
+    at = group.last_received_at
+    return None if at is None else format_time(at)
 
 
 async def _delete(call: Call) -> DeletedGroup:
@@ -258,26 +317,30 @@ async def _delete(call: Call) -> DeletedGroup:
     return DeletedGroup(deleted=True, group_id=call[GROUP])
 
 
-async def _join(call: Call) -> JoinOut:
-    body = call.body(JoinBody)
+def join_command(body: JoinBody, group: str, protocol: GroupProtocol) -> Join:
+    """What a body asks for."""
     check_name(body.client_id, "client_id")
     for topic in body.topics:
         check_name(topic, "topics")
     session = body.session_timeout
-    joined = await call.ask(
-        Join(
-            group=call[GROUP],
-            client_id=body.client_id,
-            topics=tuple(body.topics),
-            token=secrets.token_hex(8),
-            mode=body.mode,
-            assignor=body.assignor,
-            session_ns=30 * SECOND if session is None else session.ns,
-            start=body.start_position or Start.EARLIEST,
-            member_id=body.member_id,
-        ),
-        Joined,
+    return Join(
+        group=group,
+        client_id=body.client_id,
+        topics=tuple(body.topics),
+        token=secrets.token_hex(8),
+        mode=body.mode,
+        assignor=body.assignor,
+        session_ns=30 * SECOND if session is None else session.ns,
+        start=body.start_position or Start.EARLIEST,
+        member_id=body.member_id,
+        protocol=protocol,
+        instance_id=body.instance_id,
     )
+
+
+async def _join(call: Call) -> JoinOut:
+    command = join_command(call.body(JoinBody), call[GROUP], GroupProtocol.EAGER)
+    joined = await call.ask(command, Joined)
     return JoinOut(
         member_id=joined.member_id,
         generation=joined.generation,
@@ -288,7 +351,7 @@ async def _join(call: Call) -> JoinOut:
         rebalance_required=False,
         members=joined.members,
         mode=joined.mode,
-        protocol=_PROTOCOL,
+        protocol=joined.protocol,
     )
 
 
@@ -305,7 +368,14 @@ async def _heartbeat(call: Call) -> HeartbeatOut:
     )
 
 
-async def _leave(call: Call) -> LeftOut:
+async def _drain(call: Call) -> DrainOut:
+    body = call.body(DrainBody)
+    await call.ask(Drain(group=call[GROUP], member_id=body.member_id), Done)
+    return DrainOut(drained=True)
+
+
+async def leave(call: Call) -> LeftOut:
+    """Leave a group, of either protocol."""
     body = call.body(LeaveBody)
     await call.ask(Leave(group=call[GROUP], member_id=body.member_id), Done)
     return LeftOut(left=True)
@@ -354,6 +424,8 @@ def _member(member: MemberDescription) -> MemberOut:
         last_heartbeat=format_time(member.last_heartbeat),
         joined_at=format_time(member.joined_at),
         in_flight=member.in_flight,
+        instance_id=member.instance_id or None,
+        revoking_partitions=_assigned(member.revoking) or None,
     )
 
 
@@ -396,13 +468,7 @@ GROUP_ROUTES = (
         parameters=(GROUP,),
         body=JoinBody,
         answer=JoinOut,
-        errors=(
-            Code.TOPIC_NOT_FOUND,
-            Code.TOPIC_INTERNAL,
-            Code.MEMBER_NOT_FOUND,
-            Code.GROUP_MISMATCH,
-            Code.QUOTA_EXCEEDED,
-        ),
+        errors=JOIN_ERRORS,
         writes=True,
         example={"client_id": "worker-1", "topics": ["orders"]},
     ),
@@ -415,6 +481,17 @@ GROUP_ROUTES = (
         parameters=(GROUP,),
         body=HeartbeatBody,
         answer=HeartbeatOut,
+        errors=(Code.GROUP_NOT_FOUND, Code.MEMBER_NOT_FOUND, Code.GROUP_MISMATCH),
+    ),
+    Route(
+        method="POST",
+        path="/groups/{group}/drain",
+        section=_SECTION,
+        summary="Deliver nothing more to a member that stops; its polls end, its leases stay",
+        run=_drain,
+        parameters=(GROUP,),
+        body=DrainBody,
+        answer=DrainOut,
         errors=(Code.GROUP_NOT_FOUND, Code.MEMBER_NOT_FOUND),
     ),
     Route(
@@ -422,7 +499,7 @@ GROUP_ROUTES = (
         path="/groups/{group}/leave",
         section=_SECTION,
         summary="Leave a group; the leases of the member end at once",
-        run=_leave,
+        run=leave,
         parameters=(GROUP,),
         body=LeaveBody,
         answer=LeftOut,

@@ -6,6 +6,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from goqueue.gateways.http.authentication import Gate
 from goqueue.gateways.http.bodies import Count, DurationText, TimeText, encode_json
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import boolean
@@ -13,8 +14,12 @@ from goqueue.gateways.http.routing.router import Route
 from goqueue.gateways.http.server.application import HttpResponse
 from goqueue.model import HTML_MEDIA, METRICS_MEDIA, LogId, Refused, format_duration, format_time
 from goqueue.model.requests import (
+    AuthorizeScrape,
+    CheckClusterHealth,
     CheckHealth,
+    ClusterHealth,
     DescribeNode,
+    Done,
     NodeDescription,
     NodeHealth,
     TopicFlow,
@@ -71,7 +76,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: Literal["pass", "degraded", "fail"]
     timestamp: TimeText
     uptime: DurationText
-    broker: BrokerOut
+    broker: BrokerOut | None = None
     message: str | None = None
     checks: dict[str, Check] | None = None
 
@@ -110,6 +115,7 @@ R = TypeVar("R", NodeDescription, NodeHealth)
 _SECTION = "Service"
 _VERBOSE = boolean("verbose", "whether to list the checks")
 _FAILED = 503
+_UNKNOWN = "not known: the broker did not answer"
 _NAMED_MAX = 10
 _STILL = TopicFlow()
 
@@ -137,35 +143,70 @@ async def _alive(call: Call) -> HttpResponse:
 
 async def _ready(call: Call) -> HttpResponse:
     began = call.context.ticks()
-    node = await _node(call)
-    latency = format_duration(call.context.ticks() - began)
-    problems = ""
-    if isinstance(node, str):
-        node_id, size, count, message = "", 0, 0, node
+    # A caller without a key is told no more than whether the node serves, and the node does not
+    # count what it does not tell.
+    shows_broker = call.request.key is not None or call.context.authentication.shows_totals
+    broker = BrokerOut(node_id="", topic_count=0, total_size=0) if shows_broker else None
+    health: NodeHealth | str
+    if shows_broker:
+        node = await _asked(call, DescribeNode(is_summary=True), NodeDescription)
+        if isinstance(node, str):
+            health = node
+        else:
+            health = node.health
+            broker = BrokerOut(
+                node_id=node.node_id,
+                topic_count=node.topic_count,
+                total_size=node.total_size_bytes,
+            )
     else:
-        node_id, message = node.node_id, node.not_ready or ""
-        problems = _storage_problems(node.health)
-        count, size = len(node.topics), sum(each.total_size_bytes for each in node.topics)
+        health = await _checked(call)
+    latency = format_duration(call.context.ticks() - began)
+    problems = "" if isinstance(health, str) else _storage_problems(health)
+    message = health if isinstance(health, str) else health.not_ready or ""
     readiness = Readiness(
         status="fail" if message else "degraded" if problems else "pass",
         timestamp=_now(call),
         uptime=_uptime(call),
-        broker=BrokerOut(node_id=node_id, topic_count=count, total_size=size),
+        broker=broker,
         message=message or problems or None,
-        checks=_checks(node, message, latency) if call[_VERBOSE] else None,
+        checks=await _checks(call, health, message, latency) if call[_VERBOSE] else None,
     )
     return _answered(_FAILED if message else 200, readiness)
 
 
-def _checks(node: NodeDescription | str, message: str, latency: str) -> dict[str, Check]:
+async def _cluster(call: Call) -> Check:
+    """What this node knows of its cluster; whether it is ready without one is said elsewhere."""
+    try:
+        found = await call.ask(CheckClusterHealth(), ClusterHealth)
+    except Refused:
+        return Check(status="warn", message=_UNKNOWN)
+    if not found.nodes and not found.controller_id:
+        return Check(status="warn", message=found.problem or "no cluster has formed")
+    if len(found.nodes) == 1 and found.controller_id == found.nodes[0].id:
+        return Check(status="pass", message="this node stands alone")
+    count = f"{found.healthy} of {len(found.nodes)} nodes are healthy"
+    controller = f"the controller is {found.controller_id}" if found.controller_id else "no quorum"
+    words = [count, controller, *([found.problem] if found.problem else [])]
+    return Check(status="pass" if found.status == "ok" else "warn", message=", ".join(words))
+
+
+async def _checks(
+    call: Call, health: NodeHealth | str, message: str, latency: str
+) -> dict[str, Check]:
     broker = Check(status="fail" if message else "pass", message=message or None, latency=latency)
     storage = Check(status="pass")
-    if isinstance(node, str):
-        storage = Check(status="fail", message="not known: the broker did not answer")
-    elif problems := _storage_problems(node.health):
+    if isinstance(health, str):
+        storage = Check(status="fail", message=_UNKNOWN)
+    elif problems := _storage_problems(health):
         storage = Check(status="warn", message=problems)
-    cluster = Check(status="pass", message="this node stands alone")
-    return {"broker": broker, "storage": storage, "cluster": cluster}
+    checks = {"broker": broker, "storage": storage}
+    if isinstance(health, str):
+        checks["cluster"] = Check(status="fail", message=_UNKNOWN)
+    elif call.request.key is not None or not call.context.authentication.is_on:
+        # Others may not ask: that would be recorded as denied, and tells nothing of the cluster.
+        checks["cluster"] = await _cluster(call)
+    return checks
 
 
 def _storage_problems(node: NodeHealth) -> str:
@@ -181,6 +222,9 @@ def _storage_problems(node: NodeHealth) -> str:
         ranges = (f"{each.log} offsets {each.first} to {each.below - 1}" for each in node.damaged)
         named = ", ".join(list(ranges)[:_NAMED_MAX])
         problems.append(f"{node.damaged_ranges} ranges of records are damaged: {named}")
+    if not problems and node.has_problems:
+        # Whoever asks may not see which logs these are.
+        problems.append("some logs take no writes, or have damaged records")
     return "; ".join(problems)
 
 
@@ -203,8 +247,8 @@ async def _stats(call: Call) -> Stats:
     return Stats(
         node_id=node.node_id,
         uptime=_uptime(call),
-        topics=len(node.topics),
-        total_size_bytes=sum(each.total_size_bytes for each in node.topics),
+        topics=node.topic_count,
+        total_size_bytes=node.total_size_bytes,
         topic_stats={
             each.name: TopicStats(
                 partitions=len(each.offsets),
@@ -220,6 +264,9 @@ async def _stats(call: Call) -> Stats:
 
 
 async def _metrics(call: Call) -> HttpResponse:
+    if not call.context.authentication.is_open(Gate.METRICS):
+        # They name all tenants.
+        await call.ask(AuthorizeScrape(), Done)
     return HttpResponse(200, await call.context.metrics(), content_type=METRICS_MEDIA.encode())
 
 
@@ -234,11 +281,6 @@ async def _root(_: Call) -> HttpResponse:
 
 async def _docs(call: Call) -> HttpResponse:
     return call.context.page
-
-
-async def _node(call: Call) -> NodeDescription | str:
-    """The node with its topics, or why it cannot be described."""
-    return await _asked(call, DescribeNode(), NodeDescription)
 
 
 async def _checked(call: Call) -> NodeHealth | str:
@@ -285,6 +327,7 @@ SERVICE_ROUTES = (
         answer=Health,
         failing=Health,
         is_service=True,
+        gate=Gate.HEALTH,
     ),
     Route(
         method="GET",
@@ -295,6 +338,7 @@ SERVICE_ROUTES = (
         answer=Probe,
         failing=Probe,
         is_service=True,
+        gate=Gate.HEALTH,
     ),
     Route(
         method="GET",
@@ -305,6 +349,7 @@ SERVICE_ROUTES = (
         answer=Probe,
         failing=Probe,
         is_service=True,
+        gate=Gate.HEALTH,
     ),
     Route(
         method="GET",
@@ -316,6 +361,7 @@ SERVICE_ROUTES = (
         answer=Readiness,
         failing=Readiness,
         is_service=True,
+        gate=Gate.HEALTH,
     ),
     Route(
         method="GET",
@@ -325,6 +371,7 @@ SERVICE_ROUTES = (
         run=_version,
         answer=Version,
         is_service=True,
+        gate=Gate.HEALTH,
     ),
     Route(
         method="GET",
@@ -343,6 +390,7 @@ SERVICE_ROUTES = (
         run=_metrics,
         answer_media=METRICS_MEDIA,
         is_service=True,
+        gate=Gate.METRICS,
     ),
     Route(
         method="GET",
@@ -351,6 +399,7 @@ SERVICE_ROUTES = (
         summary="Show the OpenAPI document",
         run=_openapi,
         is_service=True,
+        gate=Gate.OPEN,
     ),
     Route(
         method="GET",
@@ -362,6 +411,7 @@ SERVICE_ROUTES = (
         answer_example={"docs": "/docs", "openapi": "/openapi.json"},
         status=302,
         is_service=True,
+        gate=Gate.OPEN,
     ),
     Route(
         method="GET",
@@ -371,5 +421,6 @@ SERVICE_ROUTES = (
         run=_docs,
         answer_media=HTML_MEDIA,
         is_service=True,
+        gate=Gate.OPEN,
     ),
 )

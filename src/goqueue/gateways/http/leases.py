@@ -16,15 +16,24 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from goqueue.gateways.errors import describe
 from goqueue.gateways.http.acks import Handle, Reason
 from goqueue.gateways.http.bodies import Backoff, Count, Lease, OffsetNumber, TimeText
-from goqueue.gateways.http.errors import describe
 from goqueue.gateways.http.groups import POLL_ERRORS, PollBody, poll_command
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import GROUP
 from goqueue.gateways.http.routing.router import Route
 from goqueue.gateways.http.server.application import HttpResponse
-from goqueue.model import HOUR, LEASED_RECORDS_MEDIA, Code, Range, Refused, format_time, runs
+from goqueue.model import (
+    HOUR,
+    LEASED_RECORDS_MEDIA,
+    REBALANCE_HEADER,
+    Code,
+    Range,
+    Refused,
+    format_time,
+    runs,
+)
 from goqueue.model.requests import (
     Ack,
     Acked,
@@ -41,7 +50,7 @@ from goqueue.model.requests import (
     Settlement,
     receipt_of,
 )
-from goqueue.records import LeaseRanges, ShareHeader, write_share
+from goqueue.records import Buffer, LeaseRanges, ShareHeader, gather_records, write_share
 
 __all__ = [
     "LEASE_ROUTES",
@@ -63,6 +72,11 @@ _MESSAGES_MAX = 10_000
 _SINGLES_MAX = 1000
 _TOGETHER = 100
 _DELAY_NS_MAX = 12 * HOUR
+# Records that are not leased are sent along if they are at most a quarter of the others: then to
+# send them costs both sides less than to copy the others.
+_BETWEEN_SHARE = 4
+# To look for records among more than this would take a few milliseconds.
+_GATHERED_BYTES_MAX = 4 * 1024 * 1024
 # Why one message may be refused while others are not; everything else ends the request.
 _OF_ONE_MESSAGE = (
     Code.RECEIPT_INVALID,
@@ -154,7 +168,9 @@ async def _poll(call: Call) -> HttpResponse:
 def encode_shares(leased: Leased) -> HttpResponse:
     """What was leased, in stored bytes."""
     body = tuple(buffer for share in leased.partitions for buffer in _share(share))
-    return HttpResponse(200, body, LEASED_RECORDS_MEDIA.encode())
+    is_required = leased.is_rebalance_required
+    headers = ((REBALANCE_HEADER.encode(), b"true"),) if is_required else ()
+    return HttpResponse(200, body, LEASED_RECORDS_MEDIA.encode(), headers)
 
 
 def _share(share: PartitionLeases) -> tuple[bytes | bytearray | memoryview, ...]:
@@ -169,7 +185,17 @@ def _share(share: PartitionLeases) -> tuple[bytes | bytearray | memoryview, ...]
         ],
         "" if seed is None else str(seed),
     )
-    return write_share(header, share.data)
+    return write_share(header, _records(share))
+
+
+def _records(share: PartitionLeases) -> Sequence[Buffer]:
+    """The records of a share: as they were read, or copied if there are many others between."""
+    size = sum(map(len, share.data))
+    is_scattered = size > share.size + share.size // _BETWEEN_SHARE
+    if not is_scattered or size > _GATHERED_BYTES_MAX:
+        return share.data
+    gathered = gather_records(share.data, sorted(share.offsets), share.size)
+    return share.data if gathered is None else (gathered,)
 
 
 def _ranges(offsets: Sequence[int]) -> list[Range]:
@@ -314,8 +340,8 @@ def _receipt(handle: str, offset: int) -> str:
     try:
         return receipt_of(handle, offset)
     except ValueError:
-        # It has no place for an offset, so nobody gave it out.
-        raise Refused(Code.RECEIPT_INVALID) from None
+        # It has no place for an offset, so nobody gave it out; the node says so to whoever may ask.
+        return handle
 
 
 _SECTION = "Leased records"
@@ -331,6 +357,7 @@ LEASE_ROUTES = (
         parameters=(GROUP,),
         body=PollBody,
         answer_media=LEASED_RECORDS_MEDIA,
+        answer_headers=(REBALANCE_HEADER,),
         errors=POLL_ERRORS,
         waits=True,
         example={"member_id": "worker-1-5f2a", "max_messages": 1000, "timeout": "20s"},

@@ -71,6 +71,8 @@ class ReadAnswer:
 
 def encode_poll(leased: Leased) -> Steps[HttpResponse]:
     """The messages of a poll, in the order in which they were leased."""
+    if leased.is_rebalance_required:
+        return HttpResponse(200, b'{"messages":[],"rebalance_required":true}')
     messages = JsonMessages(_HEAD, _UNPACKED_BYTES_MAX)
     for share in leased.partitions:
         log, expected = share.log, share.size + _POLL_FORM_BYTES * len(share)

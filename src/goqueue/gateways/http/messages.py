@@ -1,10 +1,9 @@
 """Messages in JSON bodies: a message to publish, its result, a message that was read.
 
-Also the bodies of producers, and which trace a request is part of. The messages of reads and polls
+Also the bodies of producers. The messages of reads and polls
 are written by `goqueue.records.json_messages` in the form of `ReadMessage` and `DeliveredMessage`.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -21,8 +20,6 @@ from goqueue.gateways.http.bodies import (
     SequenceNumber,
     TimeText,
 )
-from goqueue.model import TRACEPARENT_HEADER, TRACESTATE_HEADER, Header
-from goqueue.records import parse_traceparent
 
 __all__ = [
     "PRIORITY_NAMES",
@@ -54,7 +51,6 @@ __all__ = [
     "ReadOut",
     "Text",
     "TimeIn",
-    "request_trace",
 ]
 
 PriorityName = Literal["critical", "high", "normal", "low", "background"]
@@ -141,10 +137,21 @@ class DelayedResult(msgspec.Struct, frozen=True):
     deliverAt: str  # noqa: N815 - the name that the contract gave it
 
 
+class AcceptedResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a message will be stored, if nothing goes wrong: the answer with `acks=none`."""
+
+    partition: int
+    timestamp: str
+    priority: PriorityName
+    delayed: bool = False
+    deliverAt: str = ""  # noqa: N815 - as in `MessageBody`
+
+
 class PublishOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of one message: where it was stored, or only `error` and `code`.
 
-    Only a delayed message has `delayed` and `deliverAt`; its offset identifies it until then.
+    Only a delayed message has `delayed` and `deliverAt`; its offset identifies it until then. With
+    `acks=none` there is no offset.
     """
 
     partition: Annotated[int, Meta(ge=0, le=INT32_MAX)] | msgspec.UnsetType = msgspec.UNSET
@@ -205,16 +212,21 @@ class DeliveredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     trace_id: str | None = None
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages of a poll; empty if none arrived in time."""
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Messages of a poll; empty if none arrived in time.
+
+    Empty, too, if the member of a cooperative group has to send a heartbeat first.
+    """
 
     messages: list[DeliveredMessage]
+    rebalance_required: bool | None = None
 
 
 class RawPlaced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the records of one partition were stored; without an offset they were refused.
+    """Where the records of one partition were stored; with `error` and `code` they were refused.
 
-    A duplicate was stored before; the offset is that of the first time.
+    With `acks=none` nothing has an offset. A duplicate was stored before; the offset is that of
+    the first time.
     """
 
     partition: int
@@ -296,19 +308,3 @@ class ProducerPublishOut(msgspec.Struct, frozen=True, kw_only=True, omit_default
     duplicate: bool
     delayed: bool | msgspec.UnsetType = msgspec.UNSET
     deliverAt: TimeText | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 - as in the request
-
-
-_TRACEPARENT = TRACEPARENT_HEADER.encode()
-_TRACESTATE = TRACESTATE_HEADER.encode()
-_STATE_BYTES_MAX = 4096
-
-
-def request_trace(headers: Mapping[bytes, bytes]) -> tuple[Header, ...]:
-    """What a request says of the trace that it is part of, for the messages that it brings."""
-    parent = headers.get(_TRACEPARENT)
-    if parent is None or not parse_traceparent(parent):
-        return ()
-    state = headers.get(_TRACESTATE, b"")
-    if not state or len(state) > _STATE_BYTES_MAX:
-        return ((TRACEPARENT_HEADER, parent),)
-    return ((TRACEPARENT_HEADER, parent), (TRACESTATE_HEADER, state))

@@ -15,12 +15,14 @@ from goqueue.gateways.http.messages import (
     ProducerOut,
     ProducerPublishBody,
     ProducerPublishOut,
-    request_trace,
 )
+from goqueue.gateways.http.publish import ACKS
 from goqueue.gateways.http.publish_decoder import decode_publish_one
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import ParameterLocation, integer
 from goqueue.gateways.http.routing.router import Route
+from goqueue.gateways.message_rules import count_refused
+from goqueue.gateways.trace_headers import request_trace
 from goqueue.model import (
     DELIVER_HEADER,
     MILLISECOND,
@@ -86,11 +88,16 @@ async def _publish(call: Call) -> ProducerPublishOut:
     body = call.body(ProducerFields)
     check_name(body.topic, "topic")
     delays = DelayLimits(call.context.clock(), call.context.limits.delay_ns_max)
-    intake = await call.run(decode_publish_one(call.request.body, delays))
+    try:
+        intake = await call.run(decode_publish_one(call.request.body, delays))
+    except Refused as refused:
+        await count_refused(call.ask, body.topic, {refused.code: 1})
+        raise
     command = Publish(
         topic=body.topic,
         batch=intake.batch,
         targets=intake.targets,
+        acks=call[ACKS],
         is_whole=True,
         dues=intake.dues,
         producer=ProducerStamp(
@@ -178,6 +185,7 @@ PRODUCER_ROUTES = (
         section=_SECTION,
         summary="Publish one message as a producer, in its open transaction if it has one",
         run=_publish,
+        parameters=(ACKS,),
         body=ProducerPublishBody,
         answer=ProducerPublishOut,
         errors=(

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from goqueue.gateways.errors import ERRORS, ItemError, describe
 from goqueue.gateways.http.bodies import EPOCH_MAX, INT32_MAX, INT64_MAX
 from goqueue.gateways.http.delay_limits import DelayLimits
-from goqueue.gateways.http.errors import ERRORS, ItemError, describe
 from goqueue.gateways.http.messages import (
     PRIORITY_NAMES,
+    AcceptedResult,
     DelayedResult,
     MessageBody,
     PublishBody,
@@ -22,7 +23,6 @@ from goqueue.gateways.http.messages import (
     PublishResult,
     RawPlaced,
     RawPublishOut,
-    request_trace,
 )
 from goqueue.gateways.http.publish_decoder import (
     PublishBatch,
@@ -31,43 +31,34 @@ from goqueue.gateways.http.publish_decoder import (
     item_error,
 )
 from goqueue.gateways.http.routing.call import Call
-from goqueue.gateways.http.routing.parameter import TOPIC, integer, partition
+from goqueue.gateways.http.routing.parameter import TOPIC, choice, integer, partition
 from goqueue.gateways.http.routing.router import SCHEMA_REF, Route
 from goqueue.gateways.http.server.application import HttpResponse
+from goqueue.gateways.message_rules import UNROUTABLE, count_refused
+from goqueue.gateways.trace_headers import request_trace
 from goqueue.model import (
     CODEC_HEADER,
     DELIVER_HEADER,
-    GIVEN_HEADERS_BYTES_MAX,
+    NONCONFORMING,
     RECORDS_MEDIA,
     RESERVED_PREFIX,
     Code,
     Refused,
+    Violation,
     format_time,
 )
-from goqueue.model.requests import Placed, ProducerStamp, Publish, Published
-from goqueue.records import Columns, Corrupt, Flag, Unroutable, decode, mark_delayed, walk
+from goqueue.model.requests import Acks, Placed, ProducerStamp, Publish, Published
+from goqueue.records import Corrupt, Examined, Flag, Unroutable, decode, examine, mark_delayed, walk
 
-__all__ = ["PUBLISH_ROUTES", "answer_results"]
+__all__ = ["ACKS", "PUBLISH_ROUTES", "answer_results"]
 
 _ENCODER = msgspec.json.Encoder()
 
 _UNROUTABLE = {
-    Unroutable.TOO_LARGE: item_error(Code.MESSAGE_TOO_LARGE),
-    Unroutable.NO_KEY: item_error(
-        Code.MESSAGE_INVALID, reason="a message of a compacted topic needs a key"
-    ),
-    Unroutable.NO_PARTITION: item_error(Code.PARTITION_NOT_FOUND),
-    Unroutable.BAD_PARTITION: item_error(Code.PARTITION_INVALID),
-    Unroutable.RESERVED: item_error(
-        Code.MESSAGE_INVALID, reason="keys and header names that begin with `gq.` are reserved"
-    ),
-    Unroutable.HEADERS: item_error(
-        Code.MESSAGE_INVALID,
-        reason=f"the headers of a message have at most {GIVEN_HEADERS_BYTES_MAX} bytes together",
-    ),
+    reason: item_error(refused.code, **refused.facts) for reason, refused in UNROUTABLE.items()
 }
 
-Result = PublishResult | DelayedResult | ItemError
+Result = PublishResult | DelayedResult | AcceptedResult | ItemError
 
 
 def answer_results(intake: PublishBatch, published: Published | None) -> HttpResponse:
@@ -83,7 +74,8 @@ def answer_results(intake: PublishBatch, published: Published | None) -> HttpRes
         return HttpResponse(200, _ENCODER.encode({"results": results}))
     status = ERRORS[Code(first.code)].status
     failure = {"error": first.error, "code": first.code, "status": status, "results": results}
-    return HttpResponse(status, _ENCODER.encode(failure))
+    body = _ENCODER.encode(failure)
+    return HttpResponse(status, body, code=first.code, reason=first.error)
 
 
 def _results(intake: PublishBatch, published: Published) -> list[Result]:
@@ -99,14 +91,21 @@ def _results(intake: PublishBatch, published: Published) -> list[Result]:
     dues = intake.dues or [0] * len(intake.priorities)
     for target, priority, due in zip(published.targets, intake.priorities, dues, strict=True):
         if target < 0:
-            results.append(_UNROUTABLE[Unroutable(target)])
+            if target == NONCONFORMING:
+                results.append(_nonconforming(published.violations[len(results)]))
+            else:
+                results.append(_UNROUTABLE[Unroutable(target)])
             continue
         if failed and target in failed:
             results.append(failed[target])
             continue
+        name = PRIORITY_NAMES[priority]
+        if published.is_unconfirmed:
+            due_text = format_time(due) if due else ""
+            add(AcceptedResult(target, timestamp, name, bool(due), due_text))
+            continue
         offset = following[target]
         following[target] = offset + 1
-        name = PRIORITY_NAMES[priority]
         if due:
             add(DelayedResult(target, offset, timestamp, name, True, format_time(due)))
         else:
@@ -114,7 +113,21 @@ def _results(intake: PublishBatch, published: Published) -> list[Result]:
     return results
 
 
+def _nonconforming(violation: Violation) -> ItemError:
+    at = f"at {violation.path}: " if violation.path else ""
+    error = item_error(violation.code, reason=f"{at}{violation.reason}")
+    if violation.code is not Code.SCHEMA_VIOLATION:
+        return error
+    return msgspec.structs.replace(error, path=violation.path, reason=violation.reason)
+
+
 _SECTION = "Publish"
+ACKS = choice(
+    "acks",
+    "what the answer waits for: `all` and `leader`: the messages are committed; `none`: nothing, "
+    "they may be lost and have no offsets in the answer",
+    default=Acks.ALL,
+)
 _TARGET = partition("partition", "where all records go; absent, each goes by its key", default=None)
 _PRODUCER = integer(
     "producer_id",
@@ -168,6 +181,7 @@ async def _publish(call: Call) -> HttpResponse:
         topic=call[TOPIC],
         batch=intake.batch,
         targets=intake.targets,
+        acks=call[ACKS],
         dues=intake.dues,
         trace=request_trace(call.request.headers),
         refused=_counted(intake.refused.values()) if intake.refused else None,
@@ -183,22 +197,32 @@ def _counted(errors: Iterable[ItemError]) -> dict[Code, int]:
 
 async def _publish_raw(call: Call) -> RawPublishOut:
     stamp = _stamp(call)
-    columns = _check(call.request.body)
-    if len(columns) > _TURN_RECORDS:
-        # Each of the two looks at every record: others get their turn in between.
-        await asyncio.sleep(0)
-    dues = _mark_delayed(call.request.body, columns, _delays(call))
+    # As many as can be told: what is not a record is counted once.
+    count = 1
+    try:
+        examined = _check(call.request.body)
+        count = examined.count
+        if count > _TURN_RECORDS:
+            # The broker looks at every record again: others get their turn in between.
+            await asyncio.sleep(0)
+        dues = _mark_delayed(call.request.body, _delays(call)) if examined.has_reserved else None
+    except Refused as refused:
+        await count_refused(call.ask, call[TOPIC], {refused.code: count})
+        raise
     target = call[_TARGET]
     command = Publish(
         topic=call[TOPIC],
         batch=call.request.body,
-        targets=None if target is None else [target] * len(columns),
+        targets=None if target is None else [target] * examined.count,
+        acks=call[ACKS],
         is_whole=True,
         dues=dues,
         producer=stamp,
         trace=request_trace(call.request.headers),
     )
     published = await call.ask(command, Published)
+    if published.is_unconfirmed:
+        return _accepted(published)
     placed = published.placed
     if placed and all(each.refused is not None for each in placed):
         raise Refused(placed[0].refused or Code.INTERNAL_ERROR)
@@ -225,37 +249,42 @@ def _delays(call: Call) -> DelayLimits:
     return DelayLimits(call.context.clock(), call.context.limits.delay_ns_max)
 
 
-def _check(body: bytearray) -> Columns:
-    """Refuse a body that is not whole new records; where they are."""
+def _check(body: bytearray) -> Examined:
+    """Refuse a body that is not whole new records."""
     try:
-        columns = walk(body)
+        examined = examine(body)
     except Corrupt as corrupt:
         raise _refused(corrupt.position, corrupt.reason) from None
-    if not len(columns):
+    if not examined.count:
         raise _refused(0, "there are no records")
-    flags = bytes(columns.flags)
-    for index, flag in enumerate(flags) if max(flags) & ~int(Flag.HEADERS) else ():
-        if flag & _FORBIDDEN:
+    if examined.flags & _FORBIDDEN or examined.has_offset:
+        raise _refused_as_stored(body)
+    return examined
+
+
+def _refused_as_stored(body: bytearray) -> Refused:
+    """The refusal of the first record that has what only the broker gives."""
+    columns = walk(body)
+    for index, flags in enumerate(columns.flags):
+        if flags & _FORBIDDEN:
             reason = "only the broker sets control, commit and delayed flags"
-            raise _refused(columns.positions[index], reason)
-    if any(columns.offsets):
-        index = next(index for index, offset in enumerate(columns.offsets) if offset)
-        raise _refused(columns.positions[index], "the offset of a new record must be 0")
-    return columns
+            return _refused(columns.positions[index], reason)
+    index = next(index for index, offset in enumerate(columns.offsets) if offset)
+    return _refused(columns.positions[index], "the offset of a new record must be 0")
 
 
-def _mark_delayed(body: bytearray, columns: Columns, delays: DelayLimits) -> list[int] | None:
+def _mark_delayed(body: bytearray, delays: DelayLimits) -> list[int] | None:
     """Flag the records whose header says so, and tell when each is due; None if none is delayed.
 
-    Headers that are the broker's are refused. A body without `gq.` is not looked into.
+    Headers that are the broker's are refused.
     """
-    if RESERVED_PREFIX.encode() not in body:
-        return None
     dues = mark_delayed(body, delays.now, delays.latest).tolist()
-    for index, due in enumerate(dues) if min(dues) < 0 else ():
-        if due < 0:
-            _check_reserved(body, columns.positions[index], delays)
-            dues[index] = 0
+    if min(dues) < 0:
+        positions = walk(body).positions
+        for index, due in enumerate(dues):
+            if due < 0:
+                _check_reserved(body, positions[index], delays)
+                dues[index] = 0
     return dues if any(dues) else None
 
 
@@ -280,6 +309,16 @@ def _refused(position: int, reason: str) -> Refused:
     return Refused(Code.REQUEST_INVALID, position=position, reason=reason)
 
 
+def _accepted(published: Published) -> RawPublishOut:
+    """What is known before anything is stored: how many records go where, and refusals."""
+    refused = {each.partition: each for each in published.placed}
+    results = [
+        _placed(refused[number]) if number in refused else RawPlaced(partition=number, count=count)
+        for number, count in Counter(published.targets).items()
+    ]
+    return RawPublishOut(results=results, timestamp=format_time(published.timestamp))
+
+
 def _placed(placed: Placed) -> RawPlaced:
     code = placed.refused
     if code is None:
@@ -301,7 +340,7 @@ PUBLISH_ROUTES = (
         section=_SECTION,
         summary="Publish messages; each has a result of its own, even if none was stored",
         run=_publish,
-        parameters=(TOPIC,),
+        parameters=(TOPIC, ACKS),
         body=PublishBody,
         body_schema=_PUBLISH_SCHEMA,
         answer=PublishOut,
@@ -311,6 +350,8 @@ PUBLISH_ROUTES = (
             Code.PARTITION_INVALID,
             Code.MESSAGE_TOO_LARGE,
             Code.MESSAGE_INVALID,
+            Code.SCHEMA_VIOLATION,
+            Code.SUBJECT_NOT_FOUND,
             Code.LOG_BUSY,
             Code.QUOTA_EXCEEDED,
         ),
@@ -329,7 +370,7 @@ PUBLISH_ROUTES = (
         section=_SECTION,
         summary="Publish records in the stored format, all of them or none",
         run=_publish_raw,
-        parameters=(TOPIC, _TARGET, *_IDEMPOTENCE),
+        parameters=(TOPIC, ACKS, _TARGET, *_IDEMPOTENCE),
         body_media=RECORDS_MEDIA,
         answer=RawPublishOut,
         errors=(
@@ -338,6 +379,8 @@ PUBLISH_ROUTES = (
             Code.PARTITION_INVALID,
             Code.MESSAGE_TOO_LARGE,
             Code.MESSAGE_INVALID,
+            Code.SCHEMA_VIOLATION,
+            Code.SUBJECT_NOT_FOUND,
             Code.PRODUCER_NOT_FOUND,
             Code.PRODUCER_FENCED,
             Code.TRANSACTION_STATE_INVALID,

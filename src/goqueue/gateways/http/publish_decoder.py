@@ -16,9 +16,9 @@ from typing import Annotated, Unpack
 import msgspec
 from msgspec import Meta
 
+from goqueue.gateways.errors import ItemError, describe
 from goqueue.gateways.http.bodies import INT32_MAX, make_whole, refusal_of
 from goqueue.gateways.http.delay_limits import DelayLimits
-from goqueue.gateways.http.errors import ItemError, describe
 from goqueue.gateways.http.json_chunks import MessageChunks, Steps, check_values, finished
 from goqueue.gateways.http.messages import (
     PRIORITY_NAMES,
@@ -26,12 +26,10 @@ from goqueue.gateways.http.messages import (
     MessageFields,
     ProducerPublishBody,
 )
+from goqueue.gateways.message_rules import checked_headers, reworded
 from goqueue.model import (
-    GIVEN_HEADERS_BYTES_MAX,
-    RESERVED_PREFIX,
     Code,
     Facts,
-    Header,
     Message,
     Priority,
     Refused,
@@ -61,9 +59,6 @@ _PLAIN_BYTES_MAX = 1024
 _WHOLE_BYTES_MAX = 128 * 1024
 # So many are read between two pauses where each has to be read for itself.
 _TURN_MESSAGES = 500
-_HEADERS_MAX = 64
-_HEADER_NAME_BYTES_MAX = 249
-_HEADER_VALUE_BYTES_MAX = 4096
 
 
 # To look for the name that was meant takes longer than to read a message.
@@ -276,7 +271,7 @@ def draft_one(message: MessageFields, delays: DelayLimits) -> PublishBatch:
         due = delays.of_fields(message.delay, message.deliverAt)
         priority = _add(draft, message, due)
     except Refused as refusal:
-        raise _reworded(refusal) from None
+        raise reworded(refusal) from None
     return PublishBatch(
         count=1,
         batch=draft.take(),
@@ -429,7 +424,7 @@ class _BatchBuilder:
 def _add(draft: Draft, message: MessageFields, due: int) -> int:
     """Add a message with anything unusual about it; returns its priority."""
     key, value = _bytes(message)
-    headers = _headers(message.headers) if message.headers else ()
+    headers = checked_headers(message.headers) if message.headers else ()
     priority = _NORMAL if message.priority is None else _priority(message.priority)
     if due:
         draft.delay(key, value, due, headers, priority)
@@ -441,27 +436,19 @@ def _add(draft: Draft, message: MessageFields, due: int) -> int:
 def decode_message(fields: MessageFields) -> Message:
     """One message that is not published now; refuses what a publish would refuse."""
     key, value = _bytes(fields)
-    headers = _headers(fields.headers) if fields.headers else ()
+    headers = checked_headers(fields.headers) if fields.headers else ()
     priority = _NORMAL if fields.priority is None else _priority(fields.priority)
     try:
         Draft().add(key, value, headers, priority)
     except Refused as refusal:
-        raise _reworded(refusal) from None
+        raise reworded(refusal) from None
     return Message(key=key, value=value, headers=headers, priority=priority)
 
 
 def _error_of(refusal: Refused) -> ItemError:
     """The error of one message."""
-    told = _reworded(refusal)
+    told = reworded(refusal)
     return item_error(told.code, **told.facts)
-
-
-def _reworded(refusal: Refused) -> Refused:
-    """The same refusal; `records` gives its reasons in words of its own."""
-    if refusal.code is Code.MESSAGE_INVALID and refusal.facts.get("part") == "key":
-        reason = "keys that begin with `gq.` are reserved"
-        return Refused(Code.MESSAGE_INVALID, reason=reason)
-    return refusal
 
 
 def _bytes(message: MessageFields) -> tuple[bytes, bytes | None]:
@@ -492,28 +479,3 @@ def _priority(given: str | int) -> int:
         reason = f"`priority` must be 0 to 4 or one of {', '.join(PRIORITY_NAMES)}"
         raise Refused(Code.MESSAGE_INVALID, reason=reason)
     return number
-
-
-def _headers(given: dict[str, str]) -> tuple[Header, ...]:
-    if len(given) > _HEADERS_MAX:
-        reason = f"a message has at most {_HEADERS_MAX} headers"
-        raise Refused(Code.MESSAGE_INVALID, reason=reason)
-    headers = []
-    size = 2
-    for name, text in given.items():
-        name_size, value = len(name.encode()), text.encode()
-        size += 4 + name_size + len(value)
-        if not 1 <= name_size <= _HEADER_NAME_BYTES_MAX:
-            reason = f"a header name has 1 to {_HEADER_NAME_BYTES_MAX} bytes"
-            raise Refused(Code.MESSAGE_INVALID, reason=reason)
-        if len(value) > _HEADER_VALUE_BYTES_MAX:
-            reason = f"a header value has at most {_HEADER_VALUE_BYTES_MAX} bytes"
-            raise Refused(Code.MESSAGE_INVALID, reason=reason)
-        if name.startswith(RESERVED_PREFIX):
-            reason = "header names that begin with `gq.` are reserved"
-            raise Refused(Code.MESSAGE_INVALID, reason=reason)
-        headers.append((name, value))
-    if size > GIVEN_HEADERS_BYTES_MAX:
-        reason = f"the headers of a message have at most {GIVEN_HEADERS_BYTES_MAX} bytes together"
-        raise Refused(Code.MESSAGE_INVALID, reason=reason)
-    return tuple(headers)

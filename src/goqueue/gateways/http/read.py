@@ -101,6 +101,7 @@ async def _messages(call: Call) -> HttpResponse:
     deadline = call.context.ticks() + wait_ns
     offset, timestamp, isolation = call[_OFFSET], call[_TIMESTAMP], call[ISOLATION]
     bytes_max = min(answer.room, max(_READ_BYTES_MIN, limit * _MESSAGE_BYTES))
+    has_read = False
     for _ in range(_HIDDEN_READS_MAX):
         read = Read(
             topic=call[TOPIC],
@@ -118,7 +119,11 @@ async def _messages(call: Call) -> HttpResponse:
             if answer.count and refused.code is Code.RECORDS_DAMAGED:
                 # What lies before the damage is good; the next read is told where to go on.
                 break
+            if has_read and refused.code is Code.RATE_LIMITED:
+                # Charged for is what was read before: to refuse that would starve the reader.
+                break
             raise
+        has_read = True
         offset, timestamp = await call.run(answer.add(records)), None
         bytes_max = max(answer.room, 1)
         wait_ns = max(0, deadline - call.context.ticks())

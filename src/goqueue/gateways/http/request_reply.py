@@ -23,12 +23,13 @@ from goqueue.gateways.http.messages import (
     MessageFields,
     PriorityIn,
     Text,
-    request_trace,
 )
 from goqueue.gateways.http.publish_decoder import draft_one
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import TOPIC, Parameter, ParameterLocation
 from goqueue.gateways.http.routing.router import Route
+from goqueue.gateways.message_rules import count_refused
+from goqueue.gateways.trace_headers import request_trace
 from goqueue.model import (
     REPLY_BY_HEADER,
     REPLY_TO_HEADER,
@@ -119,7 +120,12 @@ async def _request(call: Call) -> ReplyOut:
     body = call.body(RequestBody)
     wait_ns = _TIMEOUT_NS if body.timeout is None else min(body.timeout.ns, _TIMEOUT_NS_MAX)
     reply_to = secrets.token_hex(_ID_BYTES)
-    publish = _publication(call, body, reply_to, Timestamp(call.context.clock() + wait_ns))
+    until = Timestamp(call.context.clock() + wait_ns)
+    try:
+        publish = _publication(call, body, reply_to, until)
+    except Refused as refused:
+        await count_refused(call.ask, call[TOPIC], {refused.code: 1})
+        raise
     call.context.requests.check()
     with call.context.requests:
         return await _exchange(call, publish, AwaitReply(reply_to=reply_to, wait_ns=wait_ns))
@@ -228,7 +234,7 @@ REQUEST_ROUTES = (
         method="POST",
         path="/topics/{topic}/request",
         section=_SECTION,
-        summary="Publish a message and wait for the reply of whoever handles it",
+        summary="Publish a message and wait for the reply of its handler",
         run=_request,
         parameters=(TOPIC,),
         body=RequestBody,

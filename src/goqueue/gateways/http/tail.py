@@ -4,6 +4,11 @@ Each message is one event whose `data` is the message as a read shows it. The `i
 where each partition continues after it, so a browser that sends the last id it saw gets what
 follows, neither more nor less. What readers may not see is left out, as in a read.
 
+An id that lies beyond the end of a partition, or is of another number of partitions, is of a topic
+that was deleted and created again. To wait for its offsets would be silent, perhaps for ever, and a
+refusal would end an `EventSource` for good without a word: the tail begins with all that is kept,
+and a `reset` event says so. An `offset` in the query is a wish of the caller, and is refused there.
+
 A client that does not keep up is waited for: nothing is read for it meanwhile, and what retention
 removed until then is told as a `gap`. One that reads nothing is cut off by the connection. The last
 event of a stream that the server ends is `end`, with the reason.
@@ -20,8 +25,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from goqueue.gateways.errors import describe
 from goqueue.gateways.http.bodies import INT64_MAX, TIME_PATTERN, JsonSchema
-from goqueue.gateways.http.errors import describe
 from goqueue.gateways.http.read import ISOLATION
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import (
@@ -69,6 +74,7 @@ _MESSAGES_TOGETHER = 100
 _MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 _HEARTBEAT_NS = 15 * SECOND
 # New messages are waited for so long before the next read, so that many travel together.
+_RATE_WAIT_S_MAX = 1.0
 _PACE_S = 0.02
 _LAST_MAX = 10_000
 
@@ -147,7 +153,7 @@ _OFFSET = integer(
 )
 _LAST = integer(
     "last",
-    "begin with the last so many offsets of each partition, instead of `from`",
+    "begin this number of offsets before the end of each partition, instead of `from`",
     default=None,
     minimum=1,
     maximum=_LAST_MAX,
@@ -155,13 +161,15 @@ _LAST = integer(
 )
 _SINCE: Parameter[_Since | None] = Parameter(
     name="since",
-    summary="begin at a time, or so long ago (`15m`), instead of `from`",
+    summary="begin at a time, or a duration ago (`15m`), instead of `from`",
     schema={"anyOf": [_AGO_SCHEMA, _TIME_SCHEMA], "examples": ["15m"]},
     read=_read_since,
 )
-_LIMIT = integer("limit", "end after so many messages", default=None, minimum=1, maximum=INT64_MAX)
+_LIMIT = integer(
+    "limit", "end after this number of messages", default=None, minimum=1, maximum=INT64_MAX
+)
 _TIMEOUT = duration(
-    "timeout", "end after so long; absent, never", default=None, maximum_ns=24 * HOUR, is_cut=True
+    "timeout", "end after this time; absent, never", default=None, maximum_ns=24 * HOUR, is_cut=True
 )
 _STARTS = (_FROM, _OFFSET, _LAST, _SINCE)
 
@@ -170,7 +178,7 @@ _STARTS = (_FROM, _OFFSET, _LAST, _SINCE)
 
 
 class _Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """Offsets of a partition that cannot be shown, and why."""
+    """Offsets of a partition that cannot be shown, and why; of a reset, where it continues."""
 
     partition: int
     from_offset: int
@@ -209,12 +217,13 @@ class _Filter(NamedTuple):
 class _Tail:
     """One stream: where it stands in each partition, and what it shows."""
 
-    def __init__(self, call: Call, topic: str, positions: dict[int, int], count: int) -> None:
+    def __init__(self, call: Call, topic: str, begin: "_Begin", count: int) -> None:
         """`count` is how many partitions the topic has: an id of an event lists them all."""
         self._call = call
         self._topic = topic
-        self._positions = positions
-        self._places = [positions.get(number, 0) for number in range(count)]
+        self._positions = begin.positions
+        self._resets = begin.resets
+        self._places = [begin.positions.get(number, 0) for number in range(count)]
         key = call[_KEY]
         self._filter = _Filter(None if key is None else key.encode(), call[_HEADER])
         self._isolation: Isolation = call[ISOLATION]
@@ -227,6 +236,8 @@ class _Tail:
     async def run(self, sink: StreamSink) -> None:
         """Send events until the limit, the time, or the node ends it."""
         await sink.send(_RETRY)
+        for reset in self._resets:
+            await self._send(sink, b"id: %b\n%b" % (self._event_id(), _event("reset", reset)))
         try:
             end = await self._follow(sink)
         except Refused as refused:
@@ -277,6 +288,11 @@ class _Tail:
         try:
             records = await self._call.ask(read, Records)
         except Refused as refused:
+            if refused.code is Code.RATE_LIMITED:
+                # A stream goes on when its tenant may read again; signs of life come meanwhile.
+                wait_s = refused.facts.get("retry_after_ms", 0) / 1000
+                await asyncio.sleep(min(wait_s, _RATE_WAIT_S_MAX))
+                return True
             following = refused.facts.get("next_offset")
             if refused.code is not Code.RECORDS_DAMAGED or following is None:
                 raise
@@ -362,12 +378,11 @@ async def _tail(call: Call) -> HttpResponse:
     described = await call.ask(DescribePartitions(topic=topic), PartitionList)
     count = len(described.partitions)
     numbers = _numbers(call[_PARTITION], count)
-    positions = _resumed(call.request.headers.get(_EVENT_ID), numbers, count)
-    if positions is None:
-        positions = {}
-        for number in numbers:
-            positions[number] = await _start(call, described, number)
-    tail = _Tail(call, topic, positions, count)
+    begin = _resumed(call.request.headers.get(_EVENT_ID), numbers, described)
+    if begin is None:
+        positions = {number: await _start(call, described, number) for number in numbers}
+        begin = _Begin(positions, ())
+    tail = _Tail(call, topic, begin, count)
     streams = call.context.streams
     streams.check()
 
@@ -390,23 +405,48 @@ def _numbers(wanted: int | None, count: int) -> list[int]:
     return [wanted]
 
 
-def _resumed(event_id: bytes | None, numbers: list[int], count: int) -> dict[int, int] | None:
+class _Begin(NamedTuple):
+    """The first offset of each partition, and where that is not what the client asked for."""
+
+    positions: dict[int, int]
+    resets: tuple[_Gap, ...]
+
+
+def _resumed(event_id: bytes | None, numbers: list[int], described: PartitionList) -> _Begin | None:
     """Where the last event that a client saw leaves off; None if it saw none."""
     if not event_id:
         return None
     places: list[int] = []
     if len(event_id) <= _ID_BYTES_MAX and _ID.fullmatch(event_id):
         places = [int(place) for place in event_id.split(b",")]
-    if len(places) != count or max(places) > INT64_MAX:
-        reason = "is not the id of an event of this topic"
+    if not places or max(places) > INT64_MAX:
+        reason = "is not the id of an event"
         raise Refused(Code.REQUEST_INVALID, field="Last-Event-ID", reason=reason)
-    return {number: places[number] for number in numbers}
+    is_of_another = len(places) != len(described.partitions)
+    positions, resets = {}, []
+    for number in numbers:
+        found = described.partitions[number]
+        place = places[number] if number < len(places) else 0
+        if is_of_another or place > found.high_watermark:
+            start = int(found.earliest_offset)
+            code = Code.OFFSET_OUT_OF_RANGE.value
+            resets.append(_Gap(partition=number, from_offset=place, to_offset=start, code=code))
+            place = start
+        positions[number] = place
+    return _Begin(positions, tuple(resets))
 
 
 async def _start(call: Call, described: PartitionList, number: int) -> int:
     found = described.partitions[number]
     offset, last, since = call[_OFFSET], call[_LAST], call[_SINCE]
     if offset is not None:
+        if offset > found.high_watermark:
+            raise Refused(
+                Code.OFFSET_OUT_OF_RANGE,
+                offset=offset,
+                earliest=found.earliest_offset,
+                end=found.high_watermark,
+            )
         return offset
     if last is not None:
         return max(found.earliest_offset, found.high_watermark - last)
@@ -447,7 +487,7 @@ TAIL_ROUTES = (
             ISOLATION,
         ),
         answer_media=EVENT_STREAM_MEDIA,
-        errors=(Code.PARTITION_NOT_FOUND, Code.PARTITION_INVALID),
+        errors=(Code.PARTITION_NOT_FOUND, Code.PARTITION_INVALID, Code.OFFSET_OUT_OF_RANGE),
         waits=True,
     ),
 )

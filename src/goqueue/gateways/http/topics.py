@@ -185,11 +185,11 @@ class DeletedTopic(msgspec.Struct, frozen=True, kw_only=True):
     name: Name
 
 
-class PartitionOut(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One partition as the cluster sees it."""
 
     partition: int
-    leader: str
+    leader: Annotated[str, Meta(description="Empty while there is none.")]
     replicas: tuple[str, ...]
     isr: tuple[str, ...]
     version: int
@@ -197,6 +197,7 @@ class PartitionOut(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: OffsetNumber
     high_watermark: OffsetNumber
     size_bytes: Count
+    error: Annotated[str, Meta(description="Why the offsets are not known.")] = ""
 
 
 class Partitions(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,7 +254,9 @@ async def _create(call: Call) -> Created:
     partitions = settings.pop(PARTITION_COUNT.name, PARTITIONS_DEFAULT)
     assert isinstance(partitions, int)
     config = with_settings(TopicConfig(), settings)
-    command = CreateTopic(name=name, partitions=partitions, config=config)
+    command = CreateTopic(
+        name=name, partitions=partitions, config=config, chosen=tuple(sorted(settings))
+    )
     made = await call.ask(command, TopicDescription)
     count = len(made.offsets)
     return Created(name=made.name, partitions=count, created=True, config=_config(made))
@@ -299,6 +302,7 @@ async def _partitions(call: Call) -> Partitions:
                 end_offset=each.end_offset,
                 high_watermark=each.high_watermark,
                 size_bytes=each.size_bytes,
+                error="" if each.error is None else each.error.value,
             )
             for each in listed.partitions
         ),

@@ -5,13 +5,24 @@ and refuses what does not fit. The docstring of a command names its reply. Durat
 nanoseconds.
 """
 
+import enum
+from collections.abc import Mapping
+
 import msgspec
 
 from goqueue.model.errors import Code
 from goqueue.model.ids import SECOND, LogId, Offset, Timestamp
 from goqueue.model.messages import Header
+from goqueue.model.requests.backups import (
+    CreateBackup,
+    DeleteBackup,
+    DescribeBackup,
+    ListBackups,
+    RestoreBackup,
+)
+from goqueue.model.requests.cluster import ClusterCommand
 from goqueue.model.requests.delays import CancelDelayed, DescribeDelays, FindDelayed, ListDelayed
-from goqueue.model.requests.groups import Assignor, Mode, Start, Strategy
+from goqueue.model.requests.groups import Assignor, GroupProtocol, Mode, Start, Strategy
 from goqueue.model.requests.leases import LeaseOffsets
 from goqueue.model.requests.schedules import (
     AlterSchedule,
@@ -23,6 +34,7 @@ from goqueue.model.requests.schedules import (
     ResumeSchedule,
     RunSchedule,
 )
+from goqueue.model.requests.security import SecurityCommand
 from goqueue.model.requests.topics import PARTITIONS_DEFAULT, TopicChanges, TopicConfig
 from goqueue.model.requests.traces import DescribeTracing, FindTrace, SearchTraces
 from goqueue.model.requests.transactions import (
@@ -40,26 +52,33 @@ from goqueue.model.requests.transactions import (
     PrepareTransaction,
     ProducerStamp,
 )
+from goqueue.model.schemas import SchemaCommand, Violation
 
 __all__ = [
     "Ack",
+    "Acks",
     "AlterTopic",
+    "AuthorizeScrape",
     "AwaitReply",
     "CheckHealth",
     "Command",
     "CommitOffsets",
+    "CooperativeHeartbeat",
     "CreateTopic",
     "DeleteGroup",
     "DeleteRecords",
     "DeleteTopic",
+    "DescribeAssignment",
     "DescribeGroup",
     "DescribeLag",
     "DescribeNode",
     "DescribeOffsets",
     "DescribePartitions",
     "DescribePriorities",
+    "DescribeRebalances",
     "DescribeReliability",
     "DescribeTopic",
+    "Drain",
     "Extend",
     "Heartbeat",
     "Join",
@@ -75,6 +94,7 @@ __all__ = [
     "Reject",
     "Release",
     "ResetOffsets",
+    "RevokePartitions",
     "SendReply",
     "Watch",
 ]
@@ -88,6 +108,8 @@ class CreateTopic(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     partitions: int = PARTITIONS_DEFAULT
     config: TopicConfig = TopicConfig()
+    # The settings that were given, None: all. Others may depend on the cluster.
+    chosen: tuple[str, ...] | None = None
 
 
 class AlterTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,22 +136,35 @@ class DescribeTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribePartitions(msgspec.Struct, frozen=True, kw_only=True):
-    """Answered by `PartitionList`."""
+    """Answered by `PartitionList`; `only` is how one node asks another about what that leads."""
 
     topic: str
+    only: tuple[int, ...] | None = None
 
 
 class DeleteRecords(msgspec.Struct, frozen=True, kw_only=True):
     """Delete the oldest records of partitions; answered by `RecordsDeleted` once that is durable.
 
-    `before` is the first offset to keep, by partition; None deletes everything that is stored now.
+    `before` is the first offset to keep, by partition; None deletes all that is stored now.
     """
 
     topic: str
-    before: dict[int, Offset] | None = None
+    before: Mapping[int, Offset | None] | None = None
 
 
 # Messages
+
+
+class Acks(enum.StrEnum):
+    """What the answer to a publish waits for.
+
+    `none`: the node has the messages and may lose them; the answer has no offsets. `leader`: the
+    leader has them as its flush policy says. `all`: every in-sync replica has.
+    """
+
+    NONE = "none"
+    LEADER = "leader"
+    ALL = "all"
 
 
 class Publish(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,25 +175,25 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
 
     `targets` has the partition of each record, or -1 to route it by its key, or round robin without
     one; None routes all of them. With `is_whole` one unacceptable message refuses the whole batch;
-    otherwise the reply lists what was refused. Without `waits` the answer does not wait for the
-    sync.
+    otherwise the reply lists it. A `producer` needs its answer: it is refused with `Acks.NONE`.
 
     `dues` has the delivery time of each record, 0 for now; delayed records carry their flag and
     header already. A `producer` with a sequence names one partition in `targets`, the same for all
     records; its open transaction, if any, includes them. `trace` has the trace headers of the
     request, for messages without their own. `refused` counts messages that the gateway refused
-    itself, by code, for the metrics.
+    itself, by code, for the metrics. `violations` is the node's: what does not conform, by index.
     """
 
     topic: str
     batch: bytearray
     targets: list[int] | None = None
-    waits: bool = True
+    acks: Acks = Acks.ALL
     is_whole: bool = False
     dues: list[int] | None = None
     producer: ProducerStamp | None = None
     trace: tuple[Header, ...] = ()
     refused: dict[Code, int] | None = None
+    violations: dict[int, Violation] | None = None
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,7 +237,8 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
     """Join a group, or rejoin it with a `member_id`; answered by `Joined`.
 
     `token` makes the id of a new member unique: the gateway draws it at random. `mode` and
-    `assignor` of None take those of the group, or the defaults if it is new.
+    `assignor` of None take those of the group, or the defaults if it is new. A static member, with
+    an `instance_id`, replaces the member of that instance.
     """
 
     group: str
@@ -214,6 +250,8 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
     session_ns: int = 30 * SECOND
     start: Start = Start.EARLIEST
     member_id: str | None = None
+    protocol: GroupProtocol = GroupProtocol.EAGER
+    instance_id: str | None = None
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,6 +260,50 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     member_id: str
     generation: int
+
+
+class CooperativeHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """Keep the membership in a cooperative group alive; answered by `CooperativeBeat`.
+
+    With `wait_ns` it waits for news for this member.
+    """
+
+    group: str
+    member_id: str
+    generation: int
+    wait_ns: int = 0
+
+
+class RevokePartitions(msgspec.Struct, frozen=True, kw_only=True):
+    """Confirm that a member has given up partitions; answered by `RevocationConfirmed`."""
+
+    group: str
+    member_id: str
+    generation: int
+    logs: tuple[LogId, ...]
+
+
+class DescribeAssignment(msgspec.Struct, frozen=True, kw_only=True):
+    """The partitions of one member; answered by `MemberAssignment`."""
+
+    group: str
+    member_id: str
+
+
+class DescribeRebalances(msgspec.Struct, frozen=True, kw_only=True):
+    """Rebalances of one group, or of all that the caller may see; answered by `Rebalances`."""
+
+    group: str | None = None
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True):
+    """Deliver nothing more to a member, whose leases stay; answered by `Done`.
+
+    Its waiting polls are answered without messages, and so are later ones, until it joins again.
+    """
+
+    group: str
+    member_id: str
 
 
 class Leave(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,7 +330,10 @@ class DeleteGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
-    """Lease messages; answered by `Leased`, at the latest after `wait_ns`."""
+    """Lease messages; answered by `Leased`, at the latest after `wait_ns`.
+
+    With `in_flight_max` the member holds at most so many messages unsettled, these included.
+    """
 
     group: str
     member_id: str
@@ -257,16 +342,17 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     messages_max: int = 100
     visibility_ns: int | None = None
     bytes_max: int = 4 * 1024 * 1024
+    in_flight_max: int | None = None
 
 
 class Receive(msgspec.Struct, frozen=True, kw_only=True):
-    """Lease messages of a topic for a group without joining it; answered by `Leased`.
+    """Lease messages of topics for a group without joining it; answered by `Leased`.
 
     A group that does not exist is created, in mode shared.
     """
 
     group: str
-    topic: str
+    topics: tuple[str, ...]
     wait_ns: int = 0
     messages_max: int = 1
     visibility_ns: int | None = None
@@ -282,12 +368,15 @@ class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
     A position never moves back: a lower offset is answered with the current one (`ResetOffsets`
     moves back). Up to 250 positions are committed together or not at all. A `member_id`
     is required while the group has members; its generation and assignment are checked.
+
+    `metadata` are texts of the client about offsets, kept until the position moves on.
     """
 
     group: str
     offsets: dict[LogId, Offset]
     member_id: str | None = None
     generation: int | None = None
+    metadata: dict[LogId, str] | None = None
 
 
 class DescribeOffsets(msgspec.Struct, frozen=True, kw_only=True):
@@ -413,11 +502,20 @@ class DescribePriorities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribeNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Answered by `NodeDescription`, also before the node is ready."""
+    """Answered by `NodeDescription`, also before the node is ready.
+
+    `is_summary` leaves out the topics: their totals are up to a second old where they are many.
+    """
+
+    is_summary: bool = False
 
 
 class CheckHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Answered by `NodeHealth` at once, also before the node is ready: for probes."""
+
+
+class AuthorizeScrape(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask whether the caller may see the metrics, which name all tenants; answered by `Done`."""
 
 
 Command = (
@@ -437,6 +535,11 @@ Command = (
     | DescribeDelays
     | Join
     | Heartbeat
+    | CooperativeHeartbeat
+    | RevokePartitions
+    | DescribeAssignment
+    | DescribeRebalances
+    | Drain
     | Leave
     | ListGroups
     | DescribeGroup
@@ -459,6 +562,8 @@ Command = (
     | DescribePriorities
     | DescribeNode
     | CheckHealth
+    | AuthorizeScrape
+    | ClusterCommand
     | InitProducer
     | HeartbeatProducer
     | BeginTransaction
@@ -481,4 +586,11 @@ Command = (
     | PauseSchedule
     | ResumeSchedule
     | RunSchedule
+    | CreateBackup
+    | ListBackups
+    | DescribeBackup
+    | DeleteBackup
+    | RestoreBackup
+    | SchemaCommand
+    | SecurityCommand
 )

@@ -1,8 +1,8 @@
-"""Words of consumer groups: who may lease what, and how partitions are shared out."""
+"""Words of consumer groups: who may lease what, and how partitions are assigned."""
 
 import enum
 
-__all__ = ["Assignor", "GroupState", "Mode", "Start", "Strategy"]
+__all__ = ["Assignor", "GroupProtocol", "GroupState", "Mode", "RebalanceState", "Start", "Strategy"]
 
 
 class Mode(enum.StrEnum):
@@ -21,11 +21,32 @@ class Assignor(enum.StrEnum):
     STICKY = "sticky"
 
 
+class GroupProtocol(enum.StrEnum):
+    """How the members of a group learn of another assignment; one for all of them."""
+
+    EAGER = "eager"
+    COOPERATIVE = "cooperative"
+
+
 class GroupState(enum.StrEnum):
     """What a group is doing. Groups that were deleted are gone, not dead."""
 
     EMPTY = "empty"
     STABLE = "stable"
+    # Cooperative groups: partitions are on their way to other members.
+    REBALANCING = "rebalancing"
+
+
+class RebalanceState(enum.StrEnum):
+    """How far a cooperative rebalance is."""
+
+    NONE = "none"
+    # Members have to give up partitions; the generation stays.
+    PENDING_REVOKE = "pending_revoke"
+    # A new generation is in force, and not every member was told.
+    PENDING_ASSIGN = "pending_assign"
+    # Every member was told; the rebalance is counted, and none is under way.
+    COMPLETE = "complete"
 
 
 class Start(enum.StrEnum):

@@ -72,9 +72,14 @@ class PartitionLeases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True):
-    """What a poll got, by partition; empty when nothing came in time."""
+    """What a poll got, by partition; empty when nothing came in time.
+
+    It is also empty if the member has to send a heartbeat first, because partitions of its
+    cooperative group move.
+    """
 
     partitions: tuple[PartitionLeases, ...] = ()
+    is_rebalance_required: bool = False
 
 
 class LeaseOffsets(msgspec.Struct, frozen=True):

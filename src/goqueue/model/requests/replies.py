@@ -11,10 +11,27 @@ import msgspec
 from goqueue.model.errors import Code
 from goqueue.model.ids import LogId, Offset, Timestamp
 from goqueue.model.messages import Header
+from goqueue.model.requests.backups import BackupDescription, BackupList
+from goqueue.model.requests.cluster import (
+    ClusterDescription,
+    ClusterHealth,
+    ClusterJoined,
+    LeaderElected,
+    MetadataDescription,
+    NodeHeard,
+    VoteGiven,
+)
 from goqueue.model.requests.delays import DelayedDescription, DelayedList, DelayStatistics
-from goqueue.model.requests.groups import Assignor, GroupState, Mode
+from goqueue.model.requests.groups import (
+    Assignor,
+    GroupProtocol,
+    GroupState,
+    Mode,
+    RebalanceState,
+)
 from goqueue.model.requests.leases import Acked, Extended, Leased, Released
 from goqueue.model.requests.schedules import ScheduleDescription, ScheduleList, ScheduleRan
+from goqueue.model.requests.security import SecurityReply
 from goqueue.model.requests.topics import TopicConfig
 from goqueue.model.requests.traces import TraceDetail, TraceList, TraceSeed, TracingStatistics
 from goqueue.model.requests.transactions import (
@@ -27,9 +44,11 @@ from goqueue.model.requests.transactions import (
     TransactionPrepared,
     TransactionStatistics,
 )
+from goqueue.model.schemas import SchemaReply, Violation
 
 __all__ = [
     "Beat",
+    "CooperativeBeat",
     "DeletionLimit",
     "Done",
     "GroupDescription",
@@ -37,6 +56,7 @@ __all__ = [
     "Joined",
     "Lag",
     "LaneDescription",
+    "MemberAssignment",
     "MemberDescription",
     "NodeDescription",
     "NodeHealth",
@@ -50,14 +70,17 @@ __all__ = [
     "PositionsReset",
     "PriorityStatistics",
     "Published",
+    "Rebalances",
     "Records",
     "RecordsDeleted",
     "Redriven",
+    "RefusedDeadLetter",
     "Reliability",
     "Reply",
     "ReplyReceived",
     "ReplySent",
     "Returned",
+    "RevocationConfirmed",
     "TopicDescription",
     "TopicFlow",
     "TopicList",
@@ -90,7 +113,7 @@ class TopicDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition as the cluster sees it."""
+    """One partition as the cluster sees it; without a leader `leader` is empty."""
 
     partition: int
     leader: str
@@ -101,6 +124,10 @@ class PartitionDescription(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: Offset
     high_watermark: Offset
     size_bytes: int
+    # How many committed messages it has; only a leader in a cluster tells.
+    messages: int = 0
+    # Why its offsets are not known, if they are not.
+    error: Code | None = None
 
 
 class PartitionList(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,11 +188,16 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     why it was not routed (`records.Unroutable`). `placed` has one entry per partition; its records
     have consecutive offsets in request order. So the offset of a record is the `first` of its
     partition plus the number of earlier records with the same target.
+
+    With `is_unconfirmed` (`Acks.NONE`) only refusals are placed: nothing is known of the rest yet.
+    `violations` are of records with the target `NONCONFORMING`, by their place in the request.
     """
 
     targets: list[int]
     placed: tuple[Placed, ...]
     timestamp: Timestamp
+    is_unconfirmed: bool = False
+    violations: dict[int, Violation] = {}
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +252,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     assigned: tuple[LogId, ...]
     members: tuple[str, ...]
     mode: Mode
+    protocol: GroupProtocol = GroupProtocol.EAGER
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +264,54 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     assigned: tuple[LogId, ...]
 
 
+class CooperativeBeat(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member of a cooperative group owns, and what of that it has to give up.
+
+    The deadline is that of the first partition to be revoked.
+    """
+
+    is_rebalance_required: bool
+    to_revoke: tuple[LogId, ...]
+    assigned: tuple[LogId, ...]
+    generation: int
+    state: GroupState
+    revocation_deadline: Timestamp | None = None
+    rebalance_state: RebalanceState = RebalanceState.NONE
+
+
+class RevocationConfirmed(msgspec.Struct, frozen=True, kw_only=True):
+    """Partitions were given up; `pending_count` others of the group are still to be."""
+
+    pending_count: int
+    rebalance_state: RebalanceState
+
+
+class MemberAssignment(msgspec.Struct, frozen=True, kw_only=True):
+    """The partitions of one member."""
+
+    member_id: str
+    generation: int
+    assigned: tuple[LogId, ...]
+
+
+class Rebalances(msgspec.Struct, frozen=True, kw_only=True):
+    """Rebalances since the start of the node; those that failed forced a revocation.
+
+    Durations run from the cause until every member was told, in nanoseconds.
+    """
+
+    count: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    partitions_revoked: int = 0
+    partitions_assigned: int = 0
+    revocation_timeouts: int = 0
+    last_duration_ns: int = 0
+    durations_ns: int = 0
+    last_at: Timestamp | None = None
+    by_reason: dict[str, int] = {}
+
+
 class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a group. The times are wall times."""
 
@@ -240,6 +321,9 @@ class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
     last_heartbeat: Timestamp
     joined_at: Timestamp
     in_flight: int
+    # Of those assigned, what the member has to give up.
+    revoking: tuple[LogId, ...] = ()
+    instance_id: str = ""
 
 
 class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,6 +337,10 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...]
     created_at: Timestamp
     members: tuple[MemberDescription, ...]
+    # When somebody last received without joining, to the hour.
+    last_received_at: Timestamp | None = None
+    protocol: GroupProtocol = GroupProtocol.EAGER
+    rebalance_state: RebalanceState = RebalanceState.NONE
 
 
 class GroupList(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,6 +359,8 @@ class Offsets(msgspec.Struct, frozen=True, kw_only=True):
     offsets: dict[LogId, Offset]
     generation: int
     updated_at: Timestamp | None = None
+    # What clients said about the offsets that they committed, where they said something.
+    metadata: dict[LogId, str] | None = None
 
 
 class PositionReset(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,19 +400,36 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Returned(msgspec.Struct, frozen=True, kw_only=True):
-    """A nacked or rejected message: when it is redelivered, or its dead-letter topic."""
+    """A nacked or rejected message: when it is redelivered, or its dead-letter topic.
+
+    Its place there is None if it was gone before it could be copied.
+    """
 
     log: LogId
     offset: Offset
     attempt: int
     visible_at: Timestamp | None = None
     dead_letter_topic: str | None = None
+    dead_letter_partition: int | None = None
+    dead_letter_offset: Offset | None = None
+
+
+class RefusedDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter that was not redriven, since its value does not conform to the schema."""
+
+    log: LogId
+    offset: Offset
+    code: Code
+    path: str
+    reason: str
 
 
 class Redriven(msgspec.Struct, frozen=True, kw_only=True):
-    """How many dead letters were redriven."""
+    """How many dead letters were redriven, and how many stay since their values are refused."""
 
     moved: int
+    refused: int = 0
+    first_refused: RefusedDeadLetter | None = None
 
 
 class Reliability(msgspec.Struct, frozen=True, kw_only=True):
@@ -389,7 +496,8 @@ class DamagedOffsets(msgspec.Struct, frozen=True, kw_only=True):
 class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The node as a whole; `not_ready` says why it does not serve, if so.
 
-    Topics that nothing happened in have no flow.
+    Topics that nothing happened in have no flow. Totals are of the topics that the caller sees; a
+    probe without a key sees no topics, and the totals of all.
     """
 
     node_id: str
@@ -398,12 +506,15 @@ class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[TopicDescription, ...]
     flows: dict[str, TopicFlow] = {}
     health: "NodeHealth"
+    topic_count: int = 0
+    total_size_bytes: int = 0
 
 
 class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the node serves; costs the same however many topics there are.
 
     `full_logs` found no space at their last write; `damaged` are the first of `damaged_ranges`.
+    Logs are those that the caller may see; `has_problems` says whether there are any at all.
     """
 
     node_id: str
@@ -412,6 +523,7 @@ class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
     full_logs: tuple[LogId, ...] = ()
     damaged: tuple[DamagedOffsets, ...] = ()
     damaged_ranges: int = 0
+    has_problems: bool = False
 
 
 Reply = (
@@ -430,6 +542,10 @@ Reply = (
     | DelayStatistics
     | Joined
     | Beat
+    | CooperativeBeat
+    | RevocationConfirmed
+    | MemberAssignment
+    | Rebalances
     | GroupDescription
     | GroupList
     | Leased
@@ -445,6 +561,13 @@ Reply = (
     | PriorityStatistics
     | NodeDescription
     | NodeHealth
+    | ClusterDescription
+    | ClusterHealth
+    | ClusterJoined
+    | LeaderElected
+    | MetadataDescription
+    | NodeHeard
+    | VoteGiven
     | ProducerGranted
     | TransactionBegan
     | TransactionPrepared
@@ -459,4 +582,8 @@ Reply = (
     | ScheduleDescription
     | ScheduleList
     | ScheduleRan
+    | BackupDescription
+    | BackupList
+    | SchemaReply
+    | SecurityReply
 )

@@ -21,7 +21,14 @@ from typing import Annotated, TypeVar, assert_never, get_args
 import msgspec
 
 from goqueue.model.errors import Code, Refused
-from goqueue.model.ids import HOUR, MILLISECOND, SECOND, check_name, is_internal
+from goqueue.model.ids import (
+    HOUR,
+    MILLISECOND,
+    NAME_CHARACTERS_MAX,
+    SECOND,
+    check_name,
+    is_internal,
+)
 from goqueue.model.limits import KIB, MIB, SEGMENT_BYTES, VALUE_BYTES_MAX
 from goqueue.model.notation import format_duration
 from goqueue.model.settings import Cleanup, Flush, LogSettings
@@ -49,6 +56,12 @@ _AT_CREATION = ""
 SettingValue = int | str | bool | tuple[int, ...]
 
 
+_RETENTION_MS = "retention_ms"
+_RETENTION_HOURS = 168
+_RETENTION_HOURS_MAX = 10_000_000
+_HOUR_MS = HOUR // MILLISECOND
+
+
 class SettingKind(enum.StrEnum):
     """How users write a value."""
 
@@ -68,7 +81,7 @@ class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
     bound numbers, durations (in nanoseconds) and each element of a list. `unlimited` is the number
     that means no limit. `default_text` describes a default that depends on the topic. `unavailable`
     is the reason for which only the default is accepted so far. `path`, `default` and `value_type`
-    are those of the field.
+    are those of the field, unless the row gives a path: then it is worked out from several fields.
     """
 
     kind: SettingKind
@@ -190,8 +203,9 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
         TopicSetting(
             kind=SettingKind.NUMBER,
             minimum=1,
-            maximum=1,
-            meaning="The number of copies of each partition. A single node keeps one.",
+            maximum=7,
+            meaning="The number of copies of each partition, at most one on each node of a cluster."
+            " A single node keeps one.",
             takes_effect=_AT_CREATION,
             since="0.1",
         ),
@@ -201,9 +215,9 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
         TopicSetting(
             kind=SettingKind.NUMBER,
             minimum=1,
-            maximum=1,
-            meaning="The number of copies that must hold a message before it is acknowledged. A"
-            " single node keeps one.",
+            maximum=7,
+            meaning="The number of copies that must hold a message before it is acknowledged with"
+            " `acks` `all`. A single node keeps one.",
             takes_effect="With the next publish.",
             since="0.1",
         ),
@@ -213,13 +227,13 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
         TopicSetting(
             kind=SettingKind.NUMBER,
             minimum=-1,
-            maximum=10_000_000,
+            maximum=_RETENTION_HOURS_MAX,
             unlimited=-1,
             meaning="Segments whose messages are all older are deleted; -1 keeps everything.",
             takes_effect="With the next clean-up of the log.",
             since="0.1",
         ),
-    ] = 168
+    ] = _RETENTION_HOURS
     retention_bytes: Annotated[
         int,
         TopicSetting(
@@ -331,19 +345,51 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         TopicSetting(
             kind=SettingKind.SWITCH,
-            meaning="Reserved: there is no schema registry yet, so only `false` is accepted.",
-            unavailable="there is no registry yet",
+            meaning="Check each value against the subject with the name of the topic, else"
+            " `{topic}-value`. A value in registry framing is checked against its schema id, any"
+            " other against the latest version, which must then be JSON Schema; null values pass.",
             takes_effect="With the next publish.",
             since="0.1",
         ),
     ] = False
     lanes: LaneSettings = LaneSettings()
+    # Only where hours do not say it exactly; they are rounded up then.
+    finer_retention_ms: Annotated[
+        int | msgspec.UnsetType,
+        TopicSetting(
+            name="retention_ms",
+            path=("retention_ms",),
+            default=_RETENTION_HOURS * _HOUR_MS,
+            kind=SettingKind.NUMBER,
+            minimum=-1,
+            maximum=_RETENTION_HOURS_MAX * _HOUR_MS,
+            unlimited=-1,
+            meaning="`retention_hours` in milliseconds, for shorter times. Each follows when the"
+            " other is changed; hours are rounded up. If both are given, this one counts.",
+            takes_effect="With the next clean-up of the log.",
+            since="0.1",
+        ),
+    ] = msgspec.UNSET
+
+    @property
+    def retention_ms(self) -> int:
+        """How long messages are kept; -1: always."""
+        if isinstance(self.finer_retention_ms, int):
+            return self.finer_retention_ms
+        return self.retention_hours * _HOUR_MS if self.retention_hours >= 0 else -1
 
     def for_topic(self, name: str) -> "TopicConfig":
         """These settings with the name of the dead-letter topic filled in, all checked."""
         config = self
         if not config.dead_letter_topic:
             letters = name + _DEAD_LETTER_SUFFIX
+            if len(letters) > NAME_CHARACTERS_MAX:
+                raise Refused(
+                    Code.NAME_INVALID,
+                    field="dead_letter_topic",
+                    reason=f"must be given: the default, the name of the topic with"
+                    f" {_DEAD_LETTER_SUFFIX}, has more than {NAME_CHARACTERS_MAX} characters",
+                )
             config = msgspec.structs.replace(config, dead_letter_topic=letters)
         config.check()
         return config
@@ -352,16 +398,23 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Refuse settings that are out of their limits, naming the field."""
         for setting in _CONFIGURED:
             setting.check(setting.of(self))
+        if self.min_insync_replicas > self.replication_factor:
+            raise Refused(
+                Code.REQUEST_INVALID,
+                field="min_insync_replicas",
+                minimum=1,
+                maximum=self.replication_factor,
+            )
 
     @property
     def log_settings(self) -> LogSettings:
         """How the log of each partition is kept."""
-        hours, size = self.retention_hours, self.retention_bytes
+        age_ms, size = self.retention_ms, self.retention_bytes
         return LogSettings(
             segment_bytes=self.segment_bytes,
             flush=self.flush_policy,
             flush_interval_ns=self.flush_interval_ms * MILLISECOND,
-            retention_ns=None if hours < 0 else hours * HOUR,
+            retention_ns=None if age_ms < 0 else age_ms * MILLISECOND,
             retention_bytes=None if size < 0 else size,
             cleanup=self.cleanup_policy,
         )
@@ -376,6 +429,10 @@ def _rows(config: msgspec.Struct, above: tuple[str, ...] = ()) -> Iterator[Topic
             continue
         value_type, setting = get_args(field.type)
         assert isinstance(setting, TopicSetting), field.name
+        if setting.path:
+            # What users set is worked out from several fields.
+            yield setting
+            continue
         yield msgspec.structs.replace(
             setting,
             name=setting.name or field.name,
@@ -404,8 +461,27 @@ _PATHS = {setting.name: setting.path for setting in _CONFIGURED}
 def with_settings(config: TopicConfig, values: Mapping[str, SettingValue]) -> TopicConfig:
     """The configuration with these values by the names of their settings, not checked."""
     for name, value in values.items():
-        config = _replaced(config, _PATHS[name], value)
+        if name != _RETENTION_MS:
+            config = _replaced(config, _PATHS[name], value)
+    if _RETENTION_MS in values:
+        age_ms = values[_RETENTION_MS]
+        assert isinstance(age_ms, int)
+        return _with_retention_ms(config, age_ms)
+    if "retention_hours" in values:
+        return msgspec.structs.replace(config, finer_retention_ms=msgspec.UNSET)
     return config
+
+
+def _with_retention_ms(config: TopicConfig, age_ms: int) -> TopicConfig:
+    if not -1 <= age_ms <= _RETENTION_HOURS_MAX * _HOUR_MS:
+        # Left for the check to refuse by its name.
+        return msgspec.structs.replace(config, finer_retention_ms=age_ms)
+    hours, part = divmod(age_ms, _HOUR_MS) if age_ms >= 0 else (-1, 0)
+    return msgspec.structs.replace(
+        config,
+        retention_hours=hours + (part > 0),
+        finer_retention_ms=age_ms if part else msgspec.UNSET,
+    )
 
 
 def _replaced(struct: Struct, path: Sequence[str], value: SettingValue) -> Struct:

@@ -7,8 +7,10 @@ chose, the *producer id* of this incarnation, and the *transaction id* of one tr
 """
 
 import enum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from goqueue.model.ids import SECOND, LogId, Offset, Timestamp
 
@@ -57,9 +59,9 @@ class ProducerStamp(msgspec.Struct, frozen=True, kw_only=True):
     open transaction belong to it.
     """
 
-    producer_id: int
-    epoch: int
-    sequence: int | None = None
+    producer_id: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    epoch: Annotated[int, Meta(ge=0, le=32_767)]
+    sequence: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,7 +205,10 @@ class TransactionState(enum.StrEnum):
 
 
 class TransactionDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One transaction. `is_prepared` tells that it waits for the decision of a group."""
+    """One transaction. `is_prepared` tells that it waits for the decision of a group.
+
+    It was last written to, prepared or decided at `updated_at`; a restart forgets that.
+    """
 
     transaction_id: str
     transactional_id: str
@@ -214,6 +219,7 @@ class TransactionDescription(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ns: int
     partitions: tuple[LogId, ...]
     is_prepared: bool = False
+    updated_at: Timestamp = Timestamp(0)
 
 
 class TransactionList(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,12 @@ Precedence: flag, environment, file, default. Binds nothing and starts nothing.
 """
 
 from goqueue.runtime.settings.catalogue import SETTINGS, Feature, Setting
+from goqueue.runtime.settings.cluster import ClusterSettings, TlsSettings
 from goqueue.runtime.settings.kinds import Listener, Network
 from goqueue.runtime.settings.loader import (
+    ApiSettings,
+    AuditSettings,
+    AuthSettings,
     BrokerSettings,
     HttpSettings,
     LimitSettings,
@@ -23,6 +27,7 @@ from goqueue.runtime.settings.sources import (
     CONFIG_FLAG,
     SettingsFile,
     Source,
+    clear_secrets,
     find_settings_file,
     read_settings_file,
 )
@@ -30,7 +35,11 @@ from goqueue.runtime.settings.sources import (
 __all__ = [
     "CONFIG_FLAG",
     "SETTINGS",
+    "ApiSettings",
+    "AuditSettings",
+    "AuthSettings",
     "BrokerSettings",
+    "ClusterSettings",
     "Feature",
     "HttpSettings",
     "LimitSettings",
@@ -46,7 +55,9 @@ __all__ = [
     "SettingsFile",
     "SettingsInvalid",
     "Source",
+    "TlsSettings",
     "TracingSettings",
+    "clear_secrets",
     "find_settings_file",
     "load_settings",
     "read_settings",

@@ -7,11 +7,11 @@ Invariant: the default of a setting of a missing feature does not need that feat
 """
 
 import enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from goqueue.model import HOUR, SECOND
+from goqueue.model import HOUR, SECOND, Secret
 from goqueue.runtime.settings.kinds import (
     ADDRESSES,
     BOOLEAN,
@@ -22,6 +22,7 @@ from goqueue.runtime.settings.kinds import (
     NETWORKS,
     ORIGINS,
     PATH,
+    SECRET,
     SHARE,
     TEXT,
     Kind,
@@ -31,26 +32,47 @@ from goqueue.runtime.settings.kinds import (
     choices,
     count,
     duration,
+    hours,
     size,
 )
 
 __all__ = [
+    "ACL_ENABLED",
+    "API_ROOT_KEY",
+    "API_ROOT_KEY_FILE",
+    "AUDIT_RETENTION_BYTES",
+    "AUDIT_RETENTION_HOURS",
+    "AUTH_ALLOW_HEALTH",
+    "AUTH_ALLOW_METRICS",
     "AUTH_ENABLED",
     "BROKER_DATADIR",
     "BROKER_GROUP_RETENTION_HOURS",
     "BROKER_JOURNAL_RESERVE",
     "BROKER_NODEID",
+    "CLUSTER_ADVERTISE",
+    "CLUSTER_CATCH_UP_BYTES_PER_SEC",
+    "CLUSTER_CLIENT_ADVERTISE",
+    "CLUSTER_ENABLED",
+    "CLUSTER_PEERS",
+    "CLUSTER_QUORUM",
+    "CLUSTER_SECRET",
+    "CLUSTER_SECRET_FILE",
+    "CLUSTER_TLS",
+    "GRPC_REFLECTION",
     "HTTP_BODY_LIMIT",
     "HTTP_CORS_ORIGINS",
     "HTTP_PUBLISH_BODY_LIMIT",
     "LIMITS_MAX_DELAY",
+    "LISTENERS_GRPC",
     "LISTENERS_HTTP",
+    "LISTENERS_INTERNAL",
     "LOG_ACCESS",
     "LOG_FORMAT",
     "LOG_LEVEL",
     "LOG_SLOW_DISK",
     "METRICS_PARTITIONS",
     "SETTINGS",
+    "TLS",
     "TRACING_EXPORTERS",
     "TRACING_FILE",
     "TRACING_FILE_BYTES",
@@ -62,6 +84,7 @@ __all__ = [
     "TRUSTED_PROXIES",
     "Feature",
     "Setting",
+    "TlsRows",
 ]
 
 T = TypeVar("T")
@@ -99,12 +122,28 @@ class Feature(enum.StrEnum):
 
 # Add a new feature here, and give its settings their final defaults below.
 _HERE = frozenset(
-    {Feature.BROKER, Feature.HTTP, Feature.LOG, Feature.METRICS, Feature.DELAYS, Feature.TRACING}
+    {
+        Feature.BROKER,
+        Feature.HTTP,
+        Feature.GRPC,
+        Feature.LOG,
+        Feature.METRICS,
+        Feature.DELAYS,
+        Feature.TLS,
+        Feature.TRACING,
+        Feature.AUTH,
+        Feature.ACL,
+        Feature.CLUSTER,
+    }
 )
 
 
 class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One setting. `harmless` are values besides the default that do not need its feature."""
+    """One setting. `harmless` are values besides the default that do not need its feature.
+
+    A secret is never a flag. The setting whose `secret` is its name holds the path of a file with
+    its value instead.
+    """
 
     name: str
     kind: Kind[T]
@@ -114,6 +153,7 @@ class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     is_secret: bool = False
     short_flag: str = ""
     harmless: tuple[T, ...] = ()
+    secret: str = ""
 
     @property
     def variable(self) -> str:
@@ -133,13 +173,35 @@ class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     def asks_for_nothing(self, value: T) -> bool:
         """Whether this value is allowed in a version without the feature."""
+        if self.is_secret:
+            return not value
         return value == self.default or value in self.harmless
 
     def show(self, value: T) -> str:
         """The value as text; secrets are masked."""
-        if self.is_secret:
-            return "***" if value else ""
         return self.kind.show(value)
+
+
+def _secret(name: str, feature: Feature, meaning: str) -> "tuple[Setting[Secret], Setting[str]]":
+    """A secret, and the setting with the path of a file that holds it."""
+    return (
+        Setting(
+            name=name,
+            kind=SECRET,
+            default=Secret(""),
+            meaning=meaning,
+            feature=feature,
+            is_secret=True,
+        ),
+        Setting(
+            name=f"{name}_file",
+            kind=TEXT,
+            default="",
+            meaning=f"File with the value of {name}.",
+            feature=feature,
+            secret=name,
+        ),
+    )
 
 
 def _listener(
@@ -156,10 +218,26 @@ def _listener(
     )
 
 
-def _tls(section: str, feature: Feature, where: str) -> "tuple[Setting[Any], ...]":
-    def switch(name: str, meaning: str) -> Setting[bool | None]:
+class TlsRows(NamedTuple):
+    """The settings of TLS in one section."""
+
+    enabled: Setting[bool | None]
+    cert_file: Setting[str]
+    key_file: Setting[str]
+    ca_file: Setting[str]
+    self_signed: Setting[bool | None]
+    client_auth: Setting[str]
+    min_version: Setting[str]
+
+
+def _tls(section: str, feature: Feature, where: str, default: bool | None) -> TlsRows:
+    def switch(name: str, meaning: str, default: bool | None = False) -> Setting[bool | None]:
         return Setting(
-            name=f"{section}.{name}", kind=BOOLEAN, default=False, meaning=meaning, feature=feature
+            name=f"{section}.{name}",
+            kind=BOOLEAN,
+            default=default,
+            meaning=meaning,
+            feature=feature,
         )
 
     def text(name: str, meaning: str) -> Setting[str]:
@@ -177,13 +255,13 @@ def _tls(section: str, feature: Feature, where: str) -> "tuple[Setting[Any], ...
         )
 
     checks = ("none", "request", "require", "verify", "require-verify")
-    return (
-        switch("enabled", f"Use TLS {where}."),
-        text("cert_file", "Certificate of this node, PEM."),
+    return TlsRows(
+        switch("enabled", f"Use TLS {where}.", default),
+        text("cert_file", "Certificate chain of this node, PEM."),
         text("key_file", "Private key of this node, PEM."),
-        text("ca_file", "Trusted certificate authorities, PEM."),
-        switch("self_signed", "Create a self-signed certificate at start, for tests."),
-        words("client_auth", "Client certificate policy.", *checks),
+        text("ca_file", "Certificate authorities of clients, PEM; may hold CRLs."),
+        switch("self_signed", "Create a certificate for development at start."),
+        words("client_auth", "Client certificates: verify if sent, or require.", *checks),
         words("min_version", "Minimum TLS version.", "1.2", "1.3"),
     )
 
@@ -211,7 +289,17 @@ BROKER_JOURNAL_RESERVE = Setting(
     meaning="Disk space kept for journals; at most a twentieth of the disk.",
     feature=Feature.BROKER,
 )
+LISTENERS_INTERNAL = _listener("internal", Feature.CLUSTER, Listener("127.0.0.1", 7000))
 LISTENERS_HTTP = _listener("http", Feature.HTTP, Listener("127.0.0.1", 8080))
+# Off unless asked for: it needs an extra that a node does not.
+LISTENERS_GRPC = _listener("grpc", Feature.GRPC, None)
+GRPC_REFLECTION = Setting(
+    name="grpc.reflection",
+    kind=BOOLEAN,
+    default=False,
+    meaning="Serve gRPC reflection.",
+    feature=Feature.GRPC,
+)
 HTTP_PUBLISH_BODY_LIMIT = Setting(
     name="http.publish_body_limit",
     kind=size(_KIB, _GIB),
@@ -235,9 +323,9 @@ HTTP_CORS_ORIGINS: Setting[tuple[str, ...]] = Setting(
 )
 BROKER_GROUP_RETENTION_HOURS = Setting(
     name="broker.group_retention_hours",
-    kind=count(0, 87_600),
+    kind=hours(0, 87_600),
     default=168,
-    meaning="Hours to keep a group without members after its last commit; 0: forever.",
+    meaning="How long to keep a group without members after its last commit; 0: forever.",
     feature=Feature.BROKER,
 )
 LIMITS_MAX_DELAY = Setting(
@@ -254,6 +342,44 @@ AUTH_ENABLED: Setting[bool | None] = Setting(
     meaning="Require an API key; unset: unless all client listeners are on loopback.",
     feature=Feature.AUTH,
     harmless=(False,),
+)
+API_ROOT_KEY, API_ROOT_KEY_FILE = _secret(
+    "api.root_key", Feature.AUTH, "Admin key that always exists; 32 or more visible characters."
+)
+AUDIT_RETENTION_HOURS = Setting(
+    name="audit.retention_hours",
+    kind=hours(1, 10_000_000),
+    default=2160,
+    meaning="How long to keep records of the audit log.",
+    feature=Feature.BROKER,
+)
+AUDIT_RETENTION_BYTES = Setting(
+    name="audit.retention_bytes",
+    kind=size(16 * _MIB, 1024 * _GIB),
+    default=_GIB,
+    meaning="Maximum size of the audit log.",
+    feature=Feature.BROKER,
+)
+AUTH_ALLOW_HEALTH: Setting[bool | None] = Setting(
+    name="auth.allow_health",
+    kind=BOOLEAN,
+    default=True,
+    meaning="Serve health, readiness and version without a key.",
+    feature=Feature.AUTH,
+)
+AUTH_ALLOW_METRICS: Setting[bool | None] = Setting(
+    name="auth.allow_metrics",
+    kind=BOOLEAN,
+    default=False,
+    meaning="Serve metrics without a key, also beyond loopback and behind trusted proxies.",
+    feature=Feature.AUTH,
+)
+ACL_ENABLED: Setting[bool | None] = Setting(
+    name="acl.enabled",
+    kind=BOOLEAN,
+    default=False,
+    meaning="Require an ACL for what keys without the role admin do.",
+    feature=Feature.ACL,
 )
 LOG_LEVEL = Setting(
     name="log.level",
@@ -329,52 +455,56 @@ TRACING_QUEUE_SPANS = _tracing(
     "queue_spans", count(1000, 10_000_000), 65_536, "Queue size of each exporter, in spans."
 )
 
-_CLUSTER: tuple[Setting[Any], ...] = (
-    Setting(
-        name="cluster.enabled",
-        kind=BOOLEAN,
-        default=False,
-        meaning="Run as a node of a cluster.",
-        feature=Feature.CLUSTER,
-        short_flag="--cluster",
-    ),
-    Setting(
-        name="cluster.peers",
-        kind=ADDRESSES,
-        default=(),
-        meaning="The other nodes of the cluster.",
-        feature=Feature.CLUSTER,
-    ),
-    Setting(
-        name="cluster.advertise",
-        kind=TEXT,
-        default="",
-        meaning="host:port of this node for other nodes; default: the bind address.",
-        feature=Feature.CLUSTER,
-    ),
-    Setting(
-        name="cluster.client_advertise",
-        kind=TEXT,
-        default="",
-        meaning="host:port of this node for clients; default: the bind address.",
-        feature=Feature.CLUSTER,
-    ),
-    Setting(
-        name="cluster.quorum",
-        kind=COUNT,
-        default=0,
-        meaning="Quorum size; 0: a majority, which is also the minimum.",
-        feature=Feature.CLUSTER,
-    ),
-    Setting(
-        name="cluster.secret",
-        kind=TEXT,
-        default="",
-        meaning="Shared secret of the nodes.",
-        feature=Feature.CLUSTER,
-        is_secret=True,
-    ),
+# Unset is off on loopback, and refused beyond it.
+TLS = _tls("tls", Feature.TLS, "on all client ports", None)
+
+CLUSTER_ENABLED: Setting[bool | None] = Setting(
+    name="cluster.enabled",
+    kind=BOOLEAN,
+    default=False,
+    meaning="Run as a node of a cluster.",
+    feature=Feature.CLUSTER,
+    short_flag="--cluster",
 )
+CLUSTER_PEERS: Setting[tuple[Listener, ...]] = Setting(
+    name="cluster.peers",
+    kind=ADDRESSES,
+    default=(),
+    meaning="The other nodes of the cluster.",
+    feature=Feature.CLUSTER,
+)
+CLUSTER_ADVERTISE = Setting(
+    name="cluster.advertise",
+    kind=TEXT,
+    default="",
+    meaning="host:port of this node for other nodes; default: the bind address.",
+    feature=Feature.CLUSTER,
+)
+CLUSTER_CLIENT_ADVERTISE = Setting(
+    name="cluster.client_advertise",
+    kind=TEXT,
+    default="",
+    meaning="host:port of this node for clients; default: the bind address.",
+    feature=Feature.CLUSTER,
+)
+CLUSTER_QUORUM = Setting(
+    name="cluster.quorum",
+    kind=COUNT,
+    default=0,
+    meaning="Quorum size; 0: a majority, which is also the minimum.",
+    feature=Feature.CLUSTER,
+)
+CLUSTER_CATCH_UP_BYTES_PER_SEC = Setting(
+    name="cluster.catch_up_bytes_per_sec",
+    kind=size(0, 1024 * _GIB),
+    default=0,
+    meaning="Limit for sending followers outside the ISR what they lack; 0: none.",
+    feature=Feature.CLUSTER,
+)
+CLUSTER_SECRET, CLUSTER_SECRET_FILE = _secret(
+    "cluster.secret", Feature.CLUSTER, "Shared secret of the nodes."
+)
+CLUSTER_TLS = _tls("cluster_tls", Feature.CLUSTER, "between nodes", False)
 
 SETTINGS: tuple[Setting[Any], ...] = (
     BROKER_DATADIR,
@@ -382,10 +512,10 @@ SETTINGS: tuple[Setting[Any], ...] = (
     BROKER_JOURNAL_RESERVE,
     BROKER_GROUP_RETENTION_HOURS,
     LISTENERS_HTTP,
-    _listener("grpc", Feature.GRPC, None),
+    LISTENERS_GRPC,
     _listener("kafka", Feature.KAFKA, None),
     _listener("sqs", Feature.SQS, None),
-    _listener("internal", Feature.CLUSTER, None),
+    LISTENERS_INTERNAL,
     HTTP_PUBLISH_BODY_LIMIT,
     HTTP_BODY_LIMIT,
     HTTP_CORS_ORIGINS,
@@ -396,39 +526,25 @@ SETTINGS: tuple[Setting[Any], ...] = (
     LOG_SLOW_DISK,
     METRICS_PARTITIONS,
     LIMITS_MAX_DELAY,
-    Setting(
-        name="grpc.reflection",
-        kind=BOOLEAN,
-        default=False,
-        meaning="Serve gRPC reflection.",
-        feature=Feature.GRPC,
-    ),
+    GRPC_REFLECTION,
     AUTH_ENABLED,
-    Setting(
-        name="auth.allow_health",
-        kind=BOOLEAN,
-        default=True,
-        meaning="Allow health, version and metrics without a key.",
-        feature=Feature.AUTH,
-    ),
-    Setting(
-        name="api.root_key",
-        kind=TEXT,
-        default="",
-        meaning="Admin key that always exists.",
-        feature=Feature.AUTH,
-        is_secret=True,
-    ),
-    Setting(
-        name="acl.enabled",
-        kind=BOOLEAN,
-        default=False,
-        meaning="Enforce access control lists.",
-        feature=Feature.ACL,
-    ),
-    *_tls("tls", Feature.TLS, "on all client ports"),
-    *_CLUSTER,
-    *_tls("cluster_tls", Feature.CLUSTER, "between nodes"),
+    AUTH_ALLOW_HEALTH,
+    AUTH_ALLOW_METRICS,
+    API_ROOT_KEY,
+    API_ROOT_KEY_FILE,
+    AUDIT_RETENTION_HOURS,
+    AUDIT_RETENTION_BYTES,
+    ACL_ENABLED,
+    *TLS,
+    CLUSTER_ENABLED,
+    CLUSTER_PEERS,
+    CLUSTER_ADVERTISE,
+    CLUSTER_CLIENT_ADVERTISE,
+    CLUSTER_QUORUM,
+    CLUSTER_CATCH_UP_BYTES_PER_SEC,
+    CLUSTER_SECRET,
+    CLUSTER_SECRET_FILE,
+    *CLUSTER_TLS,
     TRACING_SAMPLING,
     TRACING_EXPORTERS,
     TRACING_FILE,

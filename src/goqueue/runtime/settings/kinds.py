@@ -13,7 +13,7 @@ from typing import Generic, TypeGuard, TypeVar
 
 import msgspec
 
-from goqueue.model import Refused, check_name, format_duration, parse_duration
+from goqueue.model import HOUR, MASK, Refused, Secret, check_name, parse_duration, plain_duration
 
 __all__ = [
     "ADDRESSES",
@@ -25,6 +25,7 @@ __all__ = [
     "NETWORKS",
     "ORIGINS",
     "PATH",
+    "SECRET",
     "SHARE",
     "TEXT",
     "Kind",
@@ -34,6 +35,8 @@ __all__ = [
     "choices",
     "count",
     "duration",
+    "hours",
+    "read_address",
     "size",
 ]
 
@@ -106,17 +109,21 @@ def _name(given: str) -> str:
 def choice(*words: str) -> Kind[str]:
     """One of a few words."""
 
-    def read(given: str) -> str:
-        if given not in words:
-            raise ValueError("is not one of the choices")
-        return given
-
     *others, last = words
     allowed = f"{', '.join(others)} or {last}" if others else last
+
+    def read(given: str) -> str:
+        if given not in words:
+            raise ValueError(f"is not {allowed}")
+        return given
+
     return _kind(allowed, read, str, "|".join(words), words)
 
 
 TEXT: Kind[str] = _kind("text", _text, str, "TEXT")
+SECRET: Kind[Secret] = _kind(
+    "text", lambda given: Secret(_text(given)), lambda value: MASK if value else "", "TEXT"
+)
 PATH: Kind[str] = _kind("a path", _path, str, "PATH")
 NAME: Kind[str] = _kind("1 to 249 of A-Z a-z 0-9 . _ -, not . or ..", _name, str, "NAME")
 
@@ -198,14 +205,42 @@ def duration(most: int) -> Kind[int]:
     """A span of time, in nanoseconds."""
 
     def read(given: str) -> int:
-        try:
-            span_ns = parse_duration(given)
-        except ValueError as unreadable:
-            raise ValueError(f"cannot be read: {unreadable}") from None
-        return _within(span_ns, 0, most)
+        return _within(_span(given), 0, most)
 
-    allowed = f"a duration such as 90s or 1h30m, at most {format_duration(most)}"
-    return _kind(allowed, read, format_duration, "TIME")
+    allowed = f"a duration such as 90s, 1h30m or 7d, at most {plain_duration(most)}"
+    return _kind(allowed, read, plain_duration, "TIME")
+
+
+def _span(given: str) -> int:
+    try:
+        return parse_duration(given)
+    except ValueError as unreadable:
+        raise ValueError(f"cannot be read: {unreadable}") from None
+
+
+def hours(least: int, most: int) -> Kind[int]:
+    """A number of hours, or a duration of whole hours."""
+
+    def read(given: str) -> int:
+        if re.fullmatch(r"[0-9]{1,9}", given):
+            return _within(int(given), least, most)
+        span_ns = _span(given)
+        if span_ns % HOUR:
+            raise ValueError("is not a whole number of hours")
+        return _within(span_ns // HOUR, least, most)
+
+    def from_toml(given: object) -> int:
+        if isinstance(given, str):
+            return read(given)
+        if not _is_whole(given):
+            raise ValueError("is not a number")
+        return _within(given, least, most)
+
+    def show(value: int) -> str:
+        return plain_duration(value * HOUR) if value else "0"
+
+    allowed = f"hours, or a duration such as 36h or 90d; from {show(least)} to {show(most)}"
+    return Kind(allowed=allowed, from_text=read, from_toml=from_toml, show=show, noun="HOURS")
 
 
 def count(least: int, most: int) -> Kind[int]:
@@ -282,7 +317,8 @@ _HOST_NAME = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+\Z){_LABEL}")
 _OFF = "off"
 
 
-def _address(given: str) -> Listener:
+def read_address(given: str) -> Listener:
+    """The address in `host:port`; raises ValueError."""
     found = _HOST_AND_PORT.fullmatch(given) if len(given) <= 300 else None
     if found is None:
         hint = "; 0.0.0.0 stands for every address" if given.startswith(":") else ""
@@ -302,7 +338,7 @@ def _address(given: str) -> Listener:
 
 
 def _listener(given: str) -> Listener | None:
-    return None if given == _OFF else _address(given)
+    return None if given == _OFF else read_address(given)
 
 
 def _show_listener(value: Listener | None) -> str:
@@ -322,7 +358,7 @@ def _endpoint(given: str) -> str:
         if found is None:
             raise ValueError("is no address of a collector")
         # A URL may leave the port to its scheme.
-        _address(found[2] + (found[3] or (":0" if found[1] else "")))
+        read_address(found[2] + (found[3] or (":0" if found[1] else "")))
     return given
 
 
@@ -339,7 +375,7 @@ def choices(*words: str) -> Kind[tuple[str, ...]]:
 
     def read(given: str) -> str:
         if given not in words:
-            raise ValueError("has an item that is not one of the choices")
+            raise ValueError(f"has an item that is none of {', '.join(words)}")
         return given
 
     return _list("a list out of " + ", ".join(words), read, ",".join(words), words)
@@ -399,4 +435,4 @@ ORIGINS: Kind[tuple[str, ...]] = _list(
 NETWORKS: Kind[tuple[Network, ...]] = _list(
     "a list of addresses and networks such as 10.0.0.0/8, without host bits", _network
 )
-ADDRESSES: Kind[tuple[Listener, ...]] = _list("a list of host:port", _address)
+ADDRESSES: Kind[tuple[Listener, ...]] = _list("a list of host:port", read_address)

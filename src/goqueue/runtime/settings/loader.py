@@ -10,27 +10,40 @@ import importlib.util
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import msgspec
 
+from goqueue.model import Secret, ways_to_install
+from goqueue.runtime.secret_files import SecretFileUnusable, read_secret_file
 from goqueue.runtime.settings.catalogue import (
+    ACL_ENABLED,
+    API_ROOT_KEY,
+    AUDIT_RETENTION_BYTES,
+    AUDIT_RETENTION_HOURS,
+    AUTH_ALLOW_HEALTH,
+    AUTH_ALLOW_METRICS,
     AUTH_ENABLED,
     BROKER_DATADIR,
     BROKER_GROUP_RETENTION_HOURS,
     BROKER_JOURNAL_RESERVE,
     BROKER_NODEID,
+    CLUSTER_ENABLED,
+    GRPC_REFLECTION,
     HTTP_BODY_LIMIT,
     HTTP_CORS_ORIGINS,
     HTTP_PUBLISH_BODY_LIMIT,
     LIMITS_MAX_DELAY,
+    LISTENERS_GRPC,
     LISTENERS_HTTP,
+    LISTENERS_INTERNAL,
     LOG_ACCESS,
     LOG_FORMAT,
     LOG_LEVEL,
     LOG_SLOW_DISK,
     METRICS_PARTITIONS,
     SETTINGS,
+    TLS,
     TRACING_EXPORTERS,
     TRACING_FILE,
     TRACING_FILE_BYTES,
@@ -41,6 +54,13 @@ from goqueue.runtime.settings.catalogue import (
     TRACING_SAMPLING,
     TRUSTED_PROXIES,
     Setting,
+)
+from goqueue.runtime.settings.cluster import (
+    ClusterSettings,
+    TlsSettings,
+    build_cluster,
+    build_tls,
+    check_cluster,
 )
 from goqueue.runtime.settings.kinds import Listener, Network
 from goqueue.runtime.settings.problems import Problem, SettingsInvalid, problem_with
@@ -53,8 +73,12 @@ from goqueue.runtime.settings.sources import (
     from_file,
     from_flags,
 )
+from goqueue.runtime.settings.values import Effective, Values
 
 __all__ = [
+    "ApiSettings",
+    "AuditSettings",
+    "AuthSettings",
     "BrokerSettings",
     "HttpSettings",
     "LimitSettings",
@@ -63,17 +87,23 @@ __all__ = [
     "MetricsSettings",
     "Origin",
     "Settings",
+    "TlsSettings",
     "TracingSettings",
     "load_settings",
     "read_settings",
 ]
 
-T = TypeVar("T")
-
 _OTLP = "otlp"
 _OTLP_MODULE = "opentelemetry.exporter.otlp.proto.{}.trace_exporter"
 _ENDPOINTS = {"http": "http://127.0.0.1:4318", "grpc": "127.0.0.1:4317"}
 _SPAN_FILE = ("traces", "spans.jsonl")
+_CERTIFICATE_MODULE = "cryptography.x509"
+_GRPC_MODULE = "google.protobuf"
+_OPENSSL = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 90 "
+    "-subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 "
+    "-keyout key.pem -out cert.pem"
+)
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,10 +115,39 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_retention_hours: int
 
 
+class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The admin key that always exists; empty: there is none."""
+
+    root_key: Secret = Secret("")
+
+
+class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long, and how much of, the audit log is kept."""
+
+    retention_hours: int
+    retention_bytes: int
+
+
+class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether callers need a key, where they need none, and whether keys need ACLs."""
+
+    is_enabled: bool = False
+    allows_health: bool = True
+    allows_metrics: bool = False
+    acl_enabled: bool = False
+
+
 class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The listeners; None is off."""
 
     http: Listener | None
+    internal: Listener | None = None
+    grpc: Listener | None = None
+
+    @property
+    def clients(self) -> tuple[Listener, ...]:
+        """Those that clients connect to."""
+        return tuple(each for each in (self.http, self.grpc) if each is not None)
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +156,12 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     publish_body_limit: int
     body_limit: int
     cors_origins: tuple[str, ...]
+
+
+class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What gRPC serves beside its services."""
+
+    has_reflection: bool = False
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,46 +211,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings of a node. Warnings are logged at every start."""
 
     broker: BrokerSettings
+    api: ApiSettings
+    audit: AuditSettings
+    auth: AuthSettings
     listeners: ListenerSettings
     http: HttpSettings
+    grpc: GrpcSettings
     limits: LimitSettings
     log: LoggingSettings
     metrics: MetricsSettings
     tracing: TracingSettings
+    tls: TlsSettings
+    cluster: ClusterSettings
     trusted_proxies: tuple[Network, ...]
     origins: tuple[Origin, ...]
     warnings: tuple[str, ...]
-
-
-class _Effective(msgspec.Struct, frozen=True, kw_only=True):
-    """The effective value of one setting, and its place."""
-
-    value: object
-    source: Source
-    place: str
-
-
-class _Values:
-    """The effective value of every setting, each with the type of its setting."""
-
-    def __init__(self, host_name: str) -> None:
-        self._values = {
-            setting.name: _Effective(value=setting.default, source=Source.DEFAULT, place="default")
-            for setting in SETTINGS
-        }
-        self._values[BROKER_NODEID.name] = _Effective(
-            value=host_name, source=Source.DEFAULT, place="host name"
-        )
-
-    def put(self, setting: Setting[Any], effective: _Effective) -> None:
-        self._values[setting.name] = effective
-
-    def effective(self, setting: Setting[Any]) -> _Effective:
-        return self._values[setting.name]
-
-    def value(self, setting: Setting[T]) -> T:
-        # What `put` stores was read by the kind of the setting.
-        return cast(T, self._values[setting.name].value)
 
 
 def load_settings(flags: Mapping[str, str], environment: Mapping[str, str]) -> Settings:
@@ -211,6 +251,7 @@ def read_settings(
     *,
     host_name: str,
     has_module: Callable[[str], bool] = lambda _: True,
+    read_secret: Callable[[str], Secret] = read_secret_file,
 ) -> Settings:
     """Settings by precedence: flag, environment, file, default. Flags are keyed by setting.
 
@@ -223,20 +264,24 @@ def read_settings(
         *from_environment(environment, warnings),
         *from_flags(flags, problems),
     ]
-    values = _Values(host_name)
+    values = Values(host_name)
     _take(values, given, problems)
+    _read_secrets(values, problems, read_secret)
     _check_host_name(values, problems)
     for setting in SETTINGS:
         _check_available(setting, values, problems)
-    _check_reach(values, problems, warnings)
+    _check_reach(values, warnings)
+    _check_tls(values, problems, warnings, has_module)
+    check_cluster(values, problems, warnings)
     _check_origins(values, problems)
     _check_collector(values, problems, has_module)
+    _check_grpc(values, problems, has_module)
     if problems:
         raise SettingsInvalid(tuple(problems), tuple(warnings))
     return _build(values, tuple(warnings))
 
 
-def _take(values: _Values, given: Iterable[Given], problems: list[Problem]) -> None:
+def _take(values: Values, given: Iterable[Given], problems: list[Problem]) -> None:
     """Parse every value; the sources are in order of precedence, the highest last."""
     by_name = {setting.name: setting for setting in SETTINGS}
     for each in given:
@@ -252,10 +297,10 @@ def _take(values: _Values, given: Iterable[Given], problems: list[Problem]) -> N
                 problem_with(setting, each.place, each.value, str(refused), allowed=kind.allowed)
             )
         else:
-            values.put(setting, _Effective(value=value, source=each.source, place=each.place))
+            values.put(setting, Effective(value=value, source=each.source, place=each.place))
 
 
-def _check_host_name(values: _Values, problems: list[Problem]) -> None:
+def _check_host_name(values: Values, problems: list[Problem]) -> None:
     """An invalid host name is no problem if a node id is given."""
     effective = values.effective(BROKER_NODEID)
     if effective.source is Source.DEFAULT:
@@ -266,7 +311,29 @@ def _check_host_name(values: _Values, problems: list[Problem]) -> None:
             problems.append(problem_with(BROKER_NODEID, "host name", effective.value, reason))
 
 
-def _check_available(setting: Setting[Any], values: _Values, problems: list[Problem]) -> None:
+def _read_secrets(
+    values: Values, problems: list[Problem], read_secret: Callable[[str], Secret]
+) -> None:
+    """Put the content of secret files where the secrets themselves would be."""
+    by_name = {setting.name: setting for setting in SETTINGS}
+    for setting in SETTINGS:
+        path = values.effective(setting)
+        if not setting.secret or not path.value or not setting.feature.is_here:
+            continue
+        secret = by_name[setting.secret]
+        if values.effective(secret).source is not Source.DEFAULT:
+            reason = f"is given, and so is {secret.name}: give one of them"
+            problems.append(problem_with(setting, path.place, path.value, reason))
+            continue
+        try:
+            value = read_secret(str(path.value))
+        except SecretFileUnusable as unusable:
+            problems.append(problem_with(setting, path.place, path.value, str(unusable)))
+        else:
+            values.put(secret, Effective(value=value, source=path.source, place=path.place))
+
+
+def _check_available(setting: Setting[Any], values: Values, problems: list[Problem]) -> None:
     effective = values.effective(setting)
     if setting.feature.is_here or setting.asks_for_nothing(effective.value):
         return
@@ -276,29 +343,97 @@ def _check_available(setting: Setting[Any], values: _Values, problems: list[Prob
     problems.append(problem_with(setting, effective.place, shown, reason, allowed=allowed))
 
 
-def _check_reach(values: _Values, problems: list[Problem], warnings: list[str]) -> None:
-    """Beyond loopback every caller would be an admin: require an explicit setting."""
-    listener = values.value(LISTENERS_HTTP)
-    if listener is None:
+def _needs_keys(values: Values) -> bool:
+    """Whether authentication is on: if set, or unless every client listener is on loopback."""
+    chosen = values.value(AUTH_ENABLED)
+    return _reach(values) is not None if chosen is None else chosen
+
+
+def _client_listeners(values: Values) -> list[Listener]:
+    rows = (values.value(LISTENERS_HTTP), values.value(LISTENERS_GRPC))
+    return [each for each in rows if each is not None]
+
+
+def _reach(values: Values) -> Listener | None:
+    """A client listener that is not on loopback, if there is one."""
+    beyond = (each for each in _client_listeners(values) if not each.is_loopback)
+    return next(beyond, None)
+
+
+def _check_reach(values: Values, warnings: list[str]) -> None:
+    """Beyond loopback keys are required, unless the operator says at every start that none is."""
+    listener = _reach(values)
+    if not _client_listeners(values):
         warnings.append("listeners.http is off: nobody can reach this node")
-    elif not listener.is_loopback:
-        if values.value(AUTH_ENABLED) is False:
-            warnings.append(
-                f"auth.enabled is false and {listener} is not loopback: whoever can connect "
-                "is an admin"
-            )
-        elif values.value(AUTH_ENABLED) is None:
+    elif listener is not None and not _needs_keys(values):
+        warnings.append(
+            f"auth.enabled is false and {listener} is not loopback: every client that can connect"
+            " is an admin"
+        )
+
+
+def _check_tls(
+    values: Values,
+    problems: list[Problem],
+    warnings: list[str],
+    has_module: Callable[[str], bool],
+) -> None:
+    """TLS is switched on or off, never half of it; beyond loopback the operator has to say so."""
+    enabled = values.value(TLS.enabled)
+    listener = _reach(values)
+    is_beyond = listener is not None
+    if enabled:
+        _check_certificate(values, problems, has_module)
+        _check_client_auth(values, problems, warnings)
+    elif enabled is None:
+        if is_beyond:
             reason = (
-                "is not loopback, and authentication is not available in this version: bind to "
-                "127.0.0.1, or set auth.enabled to false and let everybody in"
+                f"while {listener} is not loopback: set it to true, or to false and send "
+                "everything in the clear"
             )
-            place = values.effective(LISTENERS_HTTP).place
-            problems.append(problem_with(LISTENERS_HTTP, place, str(listener), reason))
+            problems.append(values.refused(TLS.enabled, reason))
+        for row in (TLS.cert_file, TLS.key_file, TLS.self_signed):
+            if values.effective(row).value:
+                reason = "has no effect: set tls.enabled to true or false"
+                problems.append(values.refused(row, reason))
+    elif is_beyond:
+        words = f"tls.enabled is false and {listener} is not loopback: what is sent can be read"
+        warnings.append(f"{words} on the way, keys included")
 
 
-def _check_origins(values: _Values, problems: list[Problem]) -> None:
-    if "*" in values.value(HTTP_CORS_ORIGINS):
-        reason = "is for nodes with authentication, which is not available in this version"
+def _check_certificate(
+    values: Values, problems: list[Problem], has_module: Callable[[str], bool]
+) -> None:
+    cert, key = values.value(TLS.cert_file), values.value(TLS.key_file)
+    if not values.value(TLS.self_signed):
+        if not (cert and key):
+            missing = TLS.cert_file if not cert else TLS.key_file
+            reason = "is empty: TLS needs tls.cert_file and tls.key_file, or tls.self_signed"
+            problems.append(values.refused(missing, reason))
+    elif cert or key:
+        reason = "excludes tls.cert_file and tls.key_file"
+        problems.append(values.refused(TLS.self_signed, reason))
+    elif not has_module(_CERTIFICATE_MODULE):
+        reason = (
+            f"needs the extra `tls`: {ways_to_install('tls')}; or create a certificate yourself: "
+            f"{_OPENSSL}"
+        )
+        problems.append(values.refused(TLS.self_signed, reason))
+
+
+def _check_client_auth(values: Values, problems: list[Problem], warnings: list[str]) -> None:
+    is_off = values.value(TLS.client_auth) == "none"
+    has_ca = bool(values.value(TLS.ca_file))
+    if not is_off and not has_ca:
+        reason = "needs tls.ca_file: the authorities that sign the certificates of clients"
+        problems.append(values.refused(TLS.client_auth, reason))
+    elif is_off and has_ca:
+        warnings.append("tls.ca_file has no effect while tls.client_auth is none")
+
+
+def _check_origins(values: Values, problems: list[Problem]) -> None:
+    if "*" in values.value(HTTP_CORS_ORIGINS) and not _needs_keys(values):
+        reason = "is for nodes with authentication: set auth.enabled to true"
         place = values.effective(HTTP_CORS_ORIGINS).place
         problems.append(
             problem_with(
@@ -308,14 +443,14 @@ def _check_origins(values: _Values, problems: list[Problem]) -> None:
 
 
 def _check_collector(
-    values: _Values, problems: list[Problem], has_module: Callable[[str], bool]
+    values: Values, problems: list[Problem], has_module: Callable[[str], bool]
 ) -> None:
     """Check that the OTLP extra is installed and the endpoint is valid."""
     if _OTLP not in values.value(TRACING_EXPORTERS):
         return
     protocol, endpoint = values.value(TRACING_OTLP_PROTOCOL), values.value(TRACING_OTLP_ENDPOINT)
     if not has_module(_OTLP_MODULE.format(protocol)):
-        reason = "needs packages that are not installed: pip install 'goqueue[otlp]'"
+        reason = f"needs the extra `otlp`: {ways_to_install('otlp')}"
         place = values.effective(TRACING_EXPORTERS).place
         problems.append(problem_with(TRACING_EXPORTERS, place, _OTLP, reason))
     if protocol == "http" and endpoint and "://" not in endpoint:
@@ -327,7 +462,14 @@ def _check_collector(
         )
 
 
-def _tracing(values: _Values) -> TracingSettings:
+def _check_grpc(values: Values, problems: list[Problem], has_module: Callable[[str], bool]) -> None:
+    """Check that the gRPC extra is installed where gRPC is asked for."""
+    if values.value(LISTENERS_GRPC) is not None and not has_module(_GRPC_MODULE):
+        reason = f"needs the extra `grpc`: {ways_to_install('grpc')}"
+        problems.append(values.refused(LISTENERS_GRPC, reason))
+
+
+def _tracing(values: Values) -> TracingSettings:
     protocol = values.value(TRACING_OTLP_PROTOCOL)
     file = os.path.join(values.value(BROKER_DATADIR), *_SPAN_FILE)
     return TracingSettings(
@@ -342,7 +484,7 @@ def _tracing(values: _Values) -> TracingSettings:
     )
 
 
-def _build(values: _Values, warnings: tuple[str, ...]) -> Settings:
+def _build(values: Values, warnings: tuple[str, ...]) -> Settings:
     return Settings(
         broker=BrokerSettings(
             data_dir=values.value(BROKER_DATADIR),
@@ -350,12 +492,28 @@ def _build(values: _Values, warnings: tuple[str, ...]) -> Settings:
             journal_reserve=values.value(BROKER_JOURNAL_RESERVE),
             group_retention_hours=values.value(BROKER_GROUP_RETENTION_HOURS),
         ),
-        listeners=ListenerSettings(http=values.value(LISTENERS_HTTP)),
+        api=ApiSettings(root_key=values.value(API_ROOT_KEY)),
+        audit=AuditSettings(
+            retention_hours=values.value(AUDIT_RETENTION_HOURS),
+            retention_bytes=values.value(AUDIT_RETENTION_BYTES),
+        ),
+        auth=AuthSettings(
+            is_enabled=_needs_keys(values),
+            allows_health=bool(values.value(AUTH_ALLOW_HEALTH)),
+            allows_metrics=bool(values.value(AUTH_ALLOW_METRICS)),
+            acl_enabled=bool(values.value(ACL_ENABLED)),
+        ),
+        listeners=ListenerSettings(
+            http=values.value(LISTENERS_HTTP),
+            internal=(values.value(LISTENERS_INTERNAL) if values.value(CLUSTER_ENABLED) else None),
+            grpc=values.value(LISTENERS_GRPC),
+        ),
         http=HttpSettings(
             publish_body_limit=values.value(HTTP_PUBLISH_BODY_LIMIT),
             body_limit=values.value(HTTP_BODY_LIMIT),
             cors_origins=values.value(HTTP_CORS_ORIGINS),
         ),
+        grpc=GrpcSettings(has_reflection=bool(values.value(GRPC_REFLECTION))),
         limits=LimitSettings(max_delay_ns=values.value(LIMITS_MAX_DELAY)),
         log=LoggingSettings(
             level=values.value(LOG_LEVEL),
@@ -365,13 +523,15 @@ def _build(values: _Values, warnings: tuple[str, ...]) -> Settings:
         ),
         metrics=MetricsSettings(partitions=bool(values.value(METRICS_PARTITIONS))),
         tracing=_tracing(values),
+        tls=build_tls(values, TLS),
+        cluster=build_cluster(values),
         trusted_proxies=values.value(TRUSTED_PROXIES),
         origins=tuple(_origin(setting, values.effective(setting)) for setting in SETTINGS),
         warnings=warnings,
     )
 
 
-def _origin(setting: Setting[Any], effective: _Effective) -> Origin:
+def _origin(setting: Setting[Any], effective: Effective) -> Origin:
     return Origin(
         setting=setting.name,
         value=setting.show(effective.value),

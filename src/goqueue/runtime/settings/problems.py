@@ -7,11 +7,15 @@ from typing import Any
 
 import msgspec
 
+from goqueue.model import MASK
 from goqueue.runtime.settings.catalogue import Setting
 
 __all__ = ["Problem", "SettingsInvalid", "problem_with", "quote"]
 
 _SHOWN_MAX = 80
+
+
+_DEFAULT = "default"
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -25,8 +29,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __str__(self) -> str:
         given = f"{self.given} " if self.given else ""
-        allowed = f"; allowed: {self.allowed}" if self.allowed else ""
-        return f"{self.origin}: {given}{self.reason}{allowed}"
+        # A reason may name what is allowed.
+        is_named = not self.allowed or self.allowed in self.reason
+        allowed = "" if is_named else f"; allowed: {self.allowed}"
+        # A place names the setting, except that of a setting which nobody gave.
+        origin = f"{self.setting} (default)" if self.origin == _DEFAULT else self.origin
+        return f"{origin}: {given}{self.reason}{allowed}"
 
 
 class SettingsInvalid(Exception):
@@ -46,7 +54,7 @@ def problem_with(
     setting: Setting[Any], origin: str, given: object, reason: str, *, allowed: str = ""
 ) -> Problem:
     """A problem with the value of a setting; the value of a secret is masked."""
-    shown = "***" if setting.is_secret else _shown(given)
+    shown = MASK if setting.is_secret else _shown(given)
     return Problem(setting=setting.name, origin=origin, given=shown, reason=reason, allowed=allowed)
 
 

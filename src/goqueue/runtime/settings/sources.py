@@ -8,19 +8,20 @@ import enum
 import os
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 
 import msgspec
 
 from goqueue.model import nearest_name
 from goqueue.runtime.settings.catalogue import SETTINGS
-from goqueue.runtime.settings.problems import Problem, quote
+from goqueue.runtime.settings.problems import Problem, problem_with, quote
 
 __all__ = [
     "CONFIG_FLAG",
     "Given",
     "SettingsFile",
     "Source",
+    "clear_secrets",
     "find_settings_file",
     "from_environment",
     "from_file",
@@ -36,8 +37,14 @@ _CONFIG_VARIABLE = "GOQUEUE_CONFIG"
 _FILE_NAME = "goqueue.toml"
 _FILE_BYTES_MAX = 1 << 20
 # Variables of the command line and of the interpreter; none of them configures a node.
+_CLIENT_KEY_VARIABLE = "GOQUEUE_API_KEY"
 _OTHER_VARIABLES = (
-    "GOQUEUE_API_KEY",
+    "GOQUEUE_ALLOW_PLAINTEXT",
+    _CLIENT_KEY_VARIABLE,
+    "GOQUEUE_API_KEY_FILE",
+    "GOQUEUE_CA_FILE",
+    "GOQUEUE_CLIENT_CERT",
+    "GOQUEUE_CLIENT_KEY",
     _CONFIG_VARIABLE,
     "GOQUEUE_CONTEXT",
     "GOQUEUE_NO_EXTENSIONS",
@@ -120,11 +127,17 @@ def _read_open_file(path: str, descriptor: int) -> SettingsFile:
 
 
 def from_flags(flags: Mapping[str, str], problems: list[Problem]) -> list[Given]:
-    """Flags by the names of their settings."""
+    """Flags by the names of their settings; one with a secret is refused."""
     given: list[Given] = []
     for name, text in flags.items():
         setting = _BY_NAME.get(name)
-        if setting is not None:
+        if setting is not None and setting.is_secret:
+            reason = (
+                "is a secret, and other users of the machine can see flags: "
+                f"set {setting.variable} or {setting.variable}_FILE"
+            )
+            problems.append(problem_with(setting, f"flag {setting.flags[0]}", text, reason))
+        elif setting is not None:
             place = f"flag {setting.flags[0]}"
             given.append(Given(name=name, source=Source.FLAG, place=place, value=text))
         elif name != CONFIG_FLAG:
@@ -152,6 +165,14 @@ def from_environment(environment: Mapping[str, str], warnings: list[str]) -> lis
             )
         )
     return given
+
+
+def clear_secrets(environment: MutableMapping[str, str]) -> None:
+    """Remove the variables with secrets, so that no child and no dump of the variables has them."""
+    for setting in SETTINGS:
+        if setting.is_secret:
+            environment.pop(setting.variable, None)
+    environment.pop(_CLIENT_KEY_VARIABLE, None)
 
 
 def from_file(file: SettingsFile, problems: list[Problem]) -> list[Given]:

@@ -260,6 +260,8 @@ class Question:
             if reply.code is Code.PRODUCER_NOT_FOUND:
                 raise Violation("producer-forgotten", f"{holder.process}: {reply}")
         else:
+            if holder.current is not None:
+                holder.current.hear(holder.heard_at, self._asked_at)
             holder.heard_at = max(holder.heard_at, self._asked_at)
             if self._was_fenced:
                 raise Violation("fenced-producer-heard", f"{holder.process}: {reply}")

@@ -1,4 +1,6 @@
-"""Members of groups: they join, heartbeat, poll, commit, leave, and reset positions."""
+"""Members of groups: they join, heartbeat, poll, commit, drain, leave, and reset positions."""
+
+from typing import Protocol
 
 from goqueue.model import SECOND, Code, Instant, Refused
 from goqueue.model.requests import (
@@ -6,6 +8,7 @@ from goqueue.model.requests import (
     Beat,
     DeleteGroup,
     Done,
+    Drain,
     Heartbeat,
     Join,
     Joined,
@@ -32,13 +35,23 @@ _SESSIONS_NS = (3 * SECOND, 10 * SECOND, 30 * SECOND)
 _OUT = frozenset({Code.MEMBER_NOT_FOUND, Code.GROUP_NOT_FOUND})
 
 
+class _Cooperators(Protocol):
+    """What members of cooperative groups do instead."""
+
+    def beat_any(self, group: GroupTruth, member: MemberTruth) -> None: ...
+
+    def replaced(self, group: GroupTruth, older: MemberTruth) -> None: ...
+
+
 class Members:
     """The members of every group."""
 
     def __init__(self, world: World) -> None:
+        self.cooperators: _Cooperators | None = None
         self._world = world
         self._random = world.random
         self._tokens = 0
+        self._leaves = 0
 
     # Choosing
 
@@ -79,7 +92,11 @@ class Members:
         mode: Mode | None = group.mode
         if self._world.swarm.mode_changes and random.random() < 0.3 and not group.is_copied:
             mode = random.choice(list(Mode))
-        self.join(group, tuple(topic.name for topic in chosen), member=member, mode=mode)
+        instance = None
+        if group.is_cooperative and random.random() < 0.4:
+            instance = random.choice(("i1", "i2"))
+        names = tuple(topic.name for topic in chosen)
+        self.join(group, names, member=member, mode=mode, instance=instance)
 
     def join(
         self,
@@ -89,6 +106,7 @@ class Members:
         member: MemberTruth | None = None,
         mode: Mode | None = None,
         session_ns: int | None = None,
+        instance: str | None = None,
     ) -> None:
         world, at_least = self._world, group.generation
         session_ns = session_ns or self._random.choice(_SESSIONS_NS)
@@ -105,29 +123,53 @@ class Members:
             session_ns=session_ns,
             start=group.start,
             member_id=None if member is None else member.member_id,
+            protocol=group.protocol,
+            instance_id=None if member is not None else instance,
         )
         asked_at = world.now.instant
+        older = self._replace(group, command)
         # The leases of those who receive without joining end with the mode.
         changes_mode = mode is not None and mode is not group.mode
         if changes_mode:
             group.begin_reset()
             group.end_received()
+        # In a group without members also with the first that owns partitions.
+        group.join_asked()
         if member is not None:
             member.spoke_at = max(asked_at, self._world.excused_until)
             member.session_ns = max(member.session_ns, session_ns)
             member.is_unsure = True
+            member.joins += 1
 
         def done(reply: Reply | Refused | None) -> None:
             if changes_mode:
                 group.end_reset()
+            if reply is not None:
+                group.joins_pending -= 1
             if isinstance(reply, Joined):
                 self._joined(group, reply, command, asked_at)
+                if older is not None and self.cooperators is not None and not group.is_gone:
+                    group.retire(older)
+                    self.cooperators.replaced(group, older)
                 group.told_generation(reply.generation, at_least)
                 group.told_share(reply.member_id, reply.generation, reply.assigned)
 
         for name in topics:
             group.topics[name] = None
         world.ask(command, done)
+
+    def _replace(self, group: GroupTruth, command: Join) -> MemberTruth | None:
+        """The member whose place a static member takes, if the join is answered."""
+        if command.instance_id is None:
+            return None
+        member_id = f"{command.client_id}-{command.token}"
+        older = group.members.get(group.instances.get(command.instance_id, ""))
+        group.instances[command.instance_id] = member_id
+        group.ownership.name(member_id, command.instance_id)
+        if older is not None:
+            older.is_replaced = True
+            group.ownership.end(older.member_id)
+        return older
 
     def _joined(self, group: GroupTruth, reply: Joined, command: Join, asked_at: Instant) -> None:
         group.is_known = True
@@ -146,6 +188,10 @@ class Members:
         member.topics, member.session_ns = command.topics, command.session_ns
         member.generation, member.assigned = reply.generation, reply.assigned
         member.heard_at = max(member.heard_at, asked_at)
+        # Another process may have taken its place before it heard of it.
+        instance = command.instance_id
+        if instance is not None and group.instances[instance] != member.member_id:
+            member.is_replaced = True
         member.is_unsure = False
 
     # Staying
@@ -157,6 +203,9 @@ class Members:
         self.beat(*found)
 
     def beat(self, group: GroupTruth, member: MemberTruth) -> None:
+        if group.is_cooperative and self.cooperators is not None:
+            self.cooperators.beat_any(group, member)
+            return
         at_least, asked_at = group.generation, self.speak(member)
         command = Heartbeat(
             group=group.name, member_id=member.member_id, generation=member.generation
@@ -192,9 +241,40 @@ class Members:
             member.heard_at = max(member.heard_at, asked_at)
 
     def leave(self) -> None:
+        """One member leaves, every other one when it was drained."""
         found = self.choose()
-        if found is not None:
+        if found is None:
+            return
+        self._leaves += 1
+        if self._leaves % 2:
             self.leave_as(*found)
+        else:
+            self.drain(*found)
+
+    def drain(self, group: GroupTruth, member: MemberTruth) -> None:
+        """Have nothing more leased to a member: it polls in vain, and leaves."""
+        world, asked_at, joins = self._world, self.speak(member), member.joins
+        poll = Poll(group=group.name, member_id=member.member_id, wait_ns=SECOND, messages_max=5)
+        life = world.life
+
+        def judge(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, Leased) and reply.partitions:
+                raise Violation("leased-to-a-drained-member", f"{group.name} {member.member_id}")
+
+        def done(reply: Reply | Refused | None) -> None:
+            self.heard(group, member, reply, asked_at)
+            if isinstance(reply, Done):
+                world.later(poll_and_leave)
+
+        def poll_and_leave() -> None:
+            if group.members.get(member.member_id) is not member:
+                return
+            if life == world.life and joins == member.joins:
+                self.speak(member)
+                world.ask(poll, judge, SECOND)
+            self.leave_as(group, member)
+
+        world.ask(Drain(group=group.name, member_id=member.member_id), done)
 
     def leave_as(self, group: GroupTruth, member: MemberTruth) -> None:
         """One member leaves."""
@@ -239,6 +319,9 @@ class Members:
             member.polls -= 1
             self.speak(member)
             self.heard(group, member, reply, asked_at)
+            is_stale = isinstance(reply, Refused) and reply.code is Code.GENERATION_STALE
+            if is_stale and group.is_cooperative and not group.is_leaving:
+                raise Violation("poll-refused-by-a-rebalance", f"{group.name} {command}")
             judge(reply)
 
         world.ask(command, done, wait_ns)
@@ -249,13 +332,21 @@ class Members:
         """Judges the answer to a poll that is asked now."""
         world = self._world
         asked_at, epoch, life = world.now.instant, group.epoch, world.life
-        topics = dict(world.ledger.topics)
+        topics, joins = dict(world.ledger.topics), group.joins
 
         def judge(reply: Reply | Refused | None) -> None:
             if not isinstance(reply, Leased):
                 group.lost.count += 1
                 return
+            if group.is_leaving or group.is_gone:
+                # A receive that came before the deletion may have created the group anew.
+                group.late_leases += 1
+                if group.is_gone:
+                    world.groups[group.name].lost.count += 1
             is_clear = epoch is not None and epoch == group.epoch and life == world.life
+            if member is group.receiver and group.may_be_another:
+                # Receives, unlike members, go on with the group that has the name.
+                is_clear = False
             group.lost.count += not is_clear
             # What was counted of a topic that is being deleted is not handed out any more.
             group.lost.count += any(topic.is_leaving for topic in topics.values())
@@ -268,6 +359,8 @@ class Members:
                 if is_clear:
                     for each in handed:
                         self._deliver(group, member, each, asked_at, visibility_ns)
+            if member is group.receiver and (group.joins_pending or joins != group.joins):
+                group.end_received_if_owned()
 
         return judge
 
@@ -334,6 +427,9 @@ class Members:
         group = self.choose_group(is_free=True)
         if group is None or not group.is_known:
             return
+        if group.receives and group.mode is not Mode.SHARED:
+            # One of them may create it again, as a group of another mode.
+            return
         world = self._world
         group.is_leaving = True
         world.groups_in_doubt[group.name] = group
@@ -341,7 +437,8 @@ class Members:
         def done(reply: Reply | Refused | None) -> None:
             if isinstance(reply, Done):
                 self.group_gone(group)
-            elif reply is not None:
+            elif isinstance(reply, Refused) and reply.code is not Code.STORAGE_FAILED:
+                # Without its audit record a change is not confirmed, and may have been made.
                 group.is_leaving = False
                 del world.groups_in_doubt[group.name]
 
@@ -354,4 +451,9 @@ class Members:
             origin = Origin(queue.topic.name, queue.partition, group.name)
             self._world.dead_letters.may_die_again(origin)
         del self._world.groups_in_doubt[group.name]
-        self._world.groups[group.name] = GroupTruth(group.name, group.mode, Start.EARLIEST)
+        successor = GroupTruth(group.name, group.mode, Start.EARLIEST)
+        successor.protocol = group.protocol
+        successor.lost.count = group.late_leases
+        for topic in group.received_late:
+            successor.receive_late(topic)
+        self._world.groups[group.name] = successor

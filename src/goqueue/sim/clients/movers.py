@@ -20,6 +20,7 @@ from goqueue.model.requests import (
     ResetOffsets,
     Strategy,
 )
+from goqueue.sim.clients.cooperators import Cooperators
 from goqueue.sim.clients.members import Members
 from goqueue.sim.clients.publishers import Publishers
 from goqueue.sim.clients.settlers import Settlers
@@ -99,10 +100,13 @@ class Masses:
 class Movers:
     """Operators that commit, reset and describe positions."""
 
-    def __init__(self, world: World, members: Members) -> None:
+    def __init__(
+        self, world: World, members: Members, cooperators: Cooperators | None = None
+    ) -> None:
         self._world = world
         self._random = world.random
         self._members = members
+        self._cooperators = cooperators
 
     def commit(self) -> None:
         found = self._members.choose(is_free=True)
@@ -129,7 +133,10 @@ class Movers:
         world = self._world
         queue = group.queue(topic, log.partition)
         epoch, told, generation = group.epoch, queue.told, member.generation
-        is_stale = generation < group.generation
+        if group.is_cooperative:
+            is_stale = group.ownership.foreign(member.member_id, log, generation)
+        else:
+            is_stale = generation < group.generation
         is_out = world.is_surely_out(member)
         asked_at = self._members.speak(member)
         queue.commit_asked(offset)
@@ -139,6 +146,8 @@ class Movers:
 
         def done(reply: Reply | Refused | None) -> None:
             self._members.heard(group, member, reply, asked_at)
+            if isinstance(reply, Refused) and self._cooperators is not None:
+                self._cooperators.check_refusal(group, member, log, reply.code, asked_at)
             if not isinstance(reply, Offsets):
                 return
             if is_out or is_stale:

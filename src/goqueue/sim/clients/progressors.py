@@ -64,7 +64,7 @@ class Progressors:
         question = holder.speak()
         asked = [self._asked(current, use) for use in uses if group.is_copied]
         for use in uses:
-            use.queue.asked(use.offset)
+            use.ask()
             # What is held does not run out, so nobody knows when its lease is over.
             use.delivery.over_at = None
         current.pending += 1
@@ -82,7 +82,7 @@ class Progressors:
                 self._added(current, uses, again)
             elif isinstance(reply, Refused):
                 for use in uses:
-                    use.queue.answered(use.offset, is_settled=False)
+                    use.answer(is_settled=False)
                 if len(uses) == 1 and not again:
                     uses[0].check_refused(reply.code)
 
@@ -121,7 +121,8 @@ class Progressors:
         log, offset = goal
         current = holder.current
         assert current is not None
-        generation, is_stale = member.generation, member.generation < group.generation
+        generation = member.generation
+        is_stale = generation < group.generation and not group.is_cooperative
         is_out = self._world.is_surely_out(member)
         asked_at, question = self._members.speak(member), holder.speak()
         queue = group.queue(topic, log.partition)
@@ -175,7 +176,7 @@ def _settlement(use: Use) -> Callable[[bool], None]:
         # What a log has lost since then nobody settles.
         is_there = use.queue.losses == losses
         if (use.is_clear and is_there) or not is_commit:
-            use.queue.answered(use.offset, is_settled=is_commit)
+            use.answer(is_settled=is_commit)
 
     return ended
 

@@ -12,6 +12,7 @@ import msgspec
 from goqueue.model import (
     GIVEN_HEADERS_BYTES_MAX,
     HOUR,
+    KEY_BYTES_MAX,
     MILLISECOND,
     SECOND,
     Code,
@@ -23,6 +24,7 @@ from goqueue.model import (
     Timestamp,
 )
 from goqueue.model.requests import (
+    Acks,
     AlterTopic,
     CreateTopic,
     DeleteRecords,
@@ -158,13 +160,13 @@ class SentBatch:
         )
         self._asked[message.serial] = self._world.history.note(sent)
 
-    def answered(self, reply: Reply | Refused | None, *, waits: bool = True) -> None:
+    def answered(self, reply: Reply | Refused | None, acks: Acks = Acks.ALL) -> None:
         """Record the outcome of a publish; a reply of None means that no answer will come."""
         if isinstance(reply, Refused):
             for message in self._messages:
                 self._refused(message)
         elif isinstance(reply, Published):
-            self._published(reply, waits=waits)
+            self._published(reply, acks)
 
     def _refused(self, message: MessageTruth) -> None:
         message.doubts -= 1
@@ -174,14 +176,16 @@ class SentBatch:
             failed = Failed(value=message.serial, asked=self._asked[message.serial])
             self._world.history.note(failed)
 
-    def _published(self, reply: Published, *, waits: bool) -> None:
+    def _published(self, reply: Published, acks: Acks) -> None:
+        if reply.is_unconfirmed and acks is not Acks.NONE:
+            raise Violation("answer-before-the-commit", f"{reply}")
         placed = {each.partition: each for each in reply.placed}
         counts: dict[int, int] = {}
         for message, target in zip(self._messages, reply.targets, strict=True):
             if target < 0:
                 self._refused(message)
             elif target not in placed:
-                if waits:
+                if not reply.is_unconfirmed:
                     raise Violation("answer-without-place", f"{reply}")
             elif placed[target].refused is not None:
                 if placed[target].refused in _SURE_REFUSALS:
@@ -397,19 +401,20 @@ class Publishers:
             targets = [random.randint(-1, topic.partitions - 1) for _ in sent]
             if random.random() < 0.1:
                 targets[0] = 99
-        waits = random.random() < 0.9
+        drawn = random.random()
+        acks = Acks.ALL if drawn < 0.6 else Acks.LEADER if drawn < 0.9 else Acks.NONE
         self._sendings += 1
         sending = SentBatch(world, topic, sent, Sender(process=f"plain-{self._sendings}"))
 
         def done(reply: Reply | Refused | None) -> None:
-            sending.answered(reply, waits=waits)
+            sending.answered(reply, acks)
 
         is_whole = random.random() < 0.2
         command = Publish(
             topic=topic.name,
             batch=batch,
             targets=targets,
-            waits=waits,
+            acks=acks,
             is_whole=is_whole,
             dues=dues,
         )
@@ -420,12 +425,22 @@ class Publishers:
         is_large = self._world.swarm.large_values or self._world.swarm.retention
         sizes = (0, 3000, 20_000) if is_large else (0, 10, 100)
         key = b"k%d" % random.randrange(_KEYS) if random.random() < 0.7 else b""
-        message = self._world.ledger.publishing(b"x" * random.choice(sizes), key, topic)
-        if self._world.swarm.lanes:
-            message.priority = random.randrange(5)
+        value, padding = b"x" * random.choice(sizes), 0
+        priority = random.randrange(5) if self._world.swarm.lanes else None
         if self._world.swarm.large_fields and self._world.sizes.random() < _LARGE_SHARE:
             below = self._world.sizes.randint(-4, 120)
-            message.padding = GIVEN_HEADERS_BYTES_MAX - below
+            # One part of a message is near its limit; a longer key cannot be written down.
+            match below % 3:
+                case 0:
+                    padding = GIVEN_HEADERS_BYTES_MAX - below
+                case 1:
+                    key = (key or b"k").ljust(KEY_BYTES_MAX - max(0, below), b"k")
+                case _:
+                    value = b"x" * (TopicConfig().max_message_bytes - below)
+        message = self._world.ledger.publishing(value, key, topic)
+        message.padding = padding
+        if priority is not None:
+            message.priority = priority
         return message
 
     def dues(self, sent: list[MessageTruth]) -> list[int] | None:

@@ -9,7 +9,7 @@ from goqueue.model.requests import Mode, Receive, Reply, Watch, Watched
 from goqueue.sim.clients.members import Members
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
-from goqueue.sim.truth.groups import GroupTruth
+from goqueue.sim.truth.groups import GroupTruth, MemberTruth
 
 __all__ = ["Receivers"]
 
@@ -21,6 +21,7 @@ class Receivers:
         self._world = world
         self._random = world.random
         self._members = members
+        self._receives = 0
 
     def receive_any(self) -> None:
         group = self._members.choose_group(is_free=True)
@@ -30,30 +31,40 @@ class Receivers:
         random = self._random
         wait_ns = random.choice([0, 0, SECOND, 3 * SECOND])
         topic = random.choice(topics).name
+        self._receives += 1
+        names = [topic]
+        if self._receives % 4 == 0:
+            # Every fourth is for another topic as well, if there is one.
+            names += [each.name for each in topics if each.name != topic][:1]
         visibility_ns = random.choice([None, None, SECOND, 4 * SECOND, 90 * SECOND])
         command = Receive(
             group=group.name,
-            topic=topic,
+            topics=tuple(names),
             wait_ns=wait_ns,
             messages_max=random.choice([1, 1, 2, 10]),
             visibility_ns=visibility_ns,
             bytes_max=random.choice([1, 300, 1 << 20]),
         )
-        if group.mode is Mode.PARTITIONED:
-            self._world.ask(command, lambda reply: self._check_refused(group, reply), wait_ns)
-            return
-        group.topics[topic] = None
+        owner = self._owner(group)
+        for name in names:
+            group.topics[name] = None
         judge = self._members.judge_leases(group, group.receiver, visibility_ns)
+        group.receives += 1
 
         def done(reply: Reply | Refused | None) -> None:
+            group.receives -= 1
+            if owner is not None and owner.sure_until > self._world.now.instant:
+                self._check_refused(group, reply)
             if reply is not None and not isinstance(reply, Refused):
                 group.is_known = True
             judge(reply)
             present = self._world.groups[group.name]
             if present is not group:
                 # The group was deleted meanwhile: what was leased was leased for another.
-                present.topics[topic] = None
-                present.lost.count += 1
+                for name in names:
+                    present.receive_late(name)
+            elif group.is_leaving:
+                group.received_late.extend(names)
 
         self._world.ask(command, done, wait_ns)
 
@@ -85,6 +96,13 @@ class Receivers:
         if group.mode is Mode.SHARED:
             return True
         return group.is_known and not world.swarm.mode_changes and not world.swarm.has_ages
+
+    def _owner(self, group: GroupTruth) -> MemberTruth | None:
+        """A member that certainly owns the partitions of a group now."""
+        if group.mode is not Mode.PARTITIONED:
+            return None
+        now = self._world.now.instant
+        return next((each for each in group.members.values() if each.sure_until > now), None)
 
     def _check_refused(self, group: GroupTruth, reply: Reply | Refused | None) -> None:
         if reply is None or group.is_leaving or group.is_gone:

@@ -134,9 +134,11 @@ class Schedulers:
     def _pause(self, truth: ScheduleTruth) -> None:
         truth.was_paused = True
         truth.is_paused = None
+        truth.changes_asked += 1
+        asked = truth.changes_asked
 
         def done(reply: Reply | Refused | None) -> None:
-            if isinstance(reply, ScheduleDescription):
+            if isinstance(reply, ScheduleDescription) and asked == truth.changes_asked:
                 truth.is_paused = True
                 self._world.later(lambda: self._read_end(lambda end: _note_pause(truth, end)))
 
@@ -148,9 +150,11 @@ class Schedulers:
             truth.pauses.append((truth.paused_from, end))
         truth.paused_from = None
         truth.is_paused = None
+        truth.changes_asked += 1
+        asked = truth.changes_asked
 
         def done(reply: Reply | Refused | None) -> None:
-            if isinstance(reply, ScheduleDescription):
+            if isinstance(reply, ScheduleDescription) and asked == truth.changes_asked:
                 truth.is_paused = False
 
         def resume() -> None:

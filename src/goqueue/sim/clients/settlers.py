@@ -52,6 +52,7 @@ class Use:
         # With its segment a message goes even if it is held.
         is_kept = is_latest and delivery.life == world.life and not handed.topic.retires
         self.is_live = is_kept and now < sure_until
+        self._delivered = 0
         # From now on it may be over.
         delivery.sure_until = Instant(0)
         delivery.is_used = True
@@ -66,6 +67,14 @@ class Use:
         topic = self.queue.topic
         is_there = not (topic.is_leaving or topic.is_gone or self.group.is_leaving)
         return is_there and self.epoch is not None and self.epoch == self.group.epoch
+
+    def ask(self) -> None:
+        """The request is sent, and may settle the message."""
+        self._delivered = self.queue.asked(self.offset)
+
+    def answer(self, *, is_settled: bool) -> None:
+        """The request was answered."""
+        self.queue.answered(self.offset, self._delivered, is_settled=is_settled)
 
     def is_shared_in(self, uses: list["Use"]) -> bool:
         """Whether a concurrent request uses another receipt of the same message."""
@@ -127,7 +136,7 @@ class Settlers:
         unique = list({each.handed.receipt: each for each in deliveries}.values())
         uses = [Use(self._world, group, delivery) for delivery in unique]
         for use in uses:
-            use.queue.asked(use.offset)
+            use.ask()
             # Two receipts of one message in one ack: what the one settles the other may name.
             use.may_be_settled |= use.is_shared_in(uses)
         offsets: dict[str, list[int]] = {}
@@ -142,7 +151,7 @@ class Settlers:
                     self._acked(use, settlements[lease_of(use.delivery.handed.receipt).handle])
             elif reply is not None:
                 for use in uses:
-                    use.queue.answered(use.offset, is_settled=False)
+                    use.answer(is_settled=False)
 
         leases = tuple(LeaseOffsets(handle, runs(sorted(of))) for handle, of in offsets.items())
         self._world.ask(Ack(leases=leases), done)
@@ -153,7 +162,7 @@ class Settlers:
             # It was settled before or after a reset: both are possible for ever.
             return
         is_settled = refused is None
-        use.queue.answered(use.offset, is_settled=is_settled)
+        use.answer(is_settled=is_settled)
         if is_settled:
             if use.was_dead:
                 raise Violation("dead-letter-acked", use.delivery.handed.receipt)
@@ -201,11 +210,11 @@ class Settlers:
 
     def _give_up(self, use: Use, command: Nack | Reject, *, may_die: bool) -> None:
         if may_die:
-            use.queue.asked(use.offset)
+            use.ask()
 
         def done(reply: Reply | Refused | None) -> None:
             if reply is not None and may_die and use.is_clear:
-                use.queue.answered(use.offset, is_settled=False)
+                use.answer(is_settled=False)
             if isinstance(reply, Refused):
                 use.check_refused(reply.code)
             elif isinstance(reply, Returned):

@@ -3,7 +3,7 @@
 from goqueue.sim.node.node_run import NodeRun
 from goqueue.sim.node.process import Process
 from goqueue.sim.node.swarm import NodeSwarm
-from goqueue.sim.node.turns import check_turn
+from goqueue.sim.node.turns import TurnLimits, check_turn
 from goqueue.sim.node.world import World
 
-__all__ = ["NodeRun", "NodeSwarm", "Process", "World", "check_turn"]
+__all__ = ["NodeRun", "NodeSwarm", "Process", "TurnLimits", "World", "check_turn"]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from goqueue.model.requests import Mode
+from goqueue.sim.clients.cooperators import Cooperators
 from goqueue.sim.clients.copiers import Copiers, Followers, copied_groups
 from goqueue.sim.clients.delayers import Delayers
 from goqueue.sim.clients.holders import Holders
@@ -11,10 +12,12 @@ from goqueue.sim.clients.movers import Masses, Movers
 from goqueue.sim.clients.progressors import Committers, Progressors
 from goqueue.sim.clients.publishers import Publishers
 from goqueue.sim.clients.receivers import Receivers
+from goqueue.sim.clients.registrars import Registrars
 from goqueue.sim.clients.requesters import Requesters
 from goqueue.sim.clients.retriers import Retriers
 from goqueue.sim.clients.schedulers import Schedulers
 from goqueue.sim.clients.settlers import Settlers
+from goqueue.sim.clients.tenants import TenantClients
 from goqueue.sim.clients.transactors import Transactors
 from goqueue.sim.node.world import World
 
@@ -32,10 +35,13 @@ class Crowd:
         self.members = Members(world)
         self.receivers = Receivers(world, self.members)
         self.requesters = Requesters(world)
-        self.movers = Movers(world, self.members)
+        self.cooperators = Cooperators(world, self.members) if world.swarm.cooperation else None
+        self.movers = Movers(world, self.members, self.cooperators)
         self.settlers = Settlers(world)
         self.delayers = Delayers(world)
         self.schedulers = Schedulers(world)
+        self.registrars = Registrars(world)
+        self.tenants = TenantClients(world) if world.swarm.tenants else None
         self.masses = Masses(world, self.publishers, self.members, self.settlers)
         self.holders = Holders(world)
         self.retriers = Retriers(world, self.publishers, self.holders)

@@ -7,12 +7,11 @@ events are simulated. At the end faults stop, and everything that was promised m
 from collections.abc import Callable
 from random import Random
 
-import msgspec
-
 from goqueue.broker import GROUPS_LOG, TOPICS_LOG, TURN_UNITS
 from goqueue.model import HOUR, MILLISECOND, SECOND, Instant, Left, LogId, Now, Timestamp
 from goqueue.model.requests import (
     DescribeNode,
+    GroupProtocol,
     Mode,
     NodeDescription,
     Start,
@@ -44,6 +43,7 @@ _SLEEPS_NS = (HOUR, 13 * HOUR, 25 * HOUR, 8 * 24 * HOUR)
 _JUMP_S_MAX = 7200
 _WEEKS_S = 21 * 24 * 3600
 _TURN_UNITS = (4, 20, TURN_UNITS)
+_COOPERATIVE_SHARE = 0.8
 _WAKES_MAX = 1000
 _STARTS_MAX = 200
 
@@ -51,7 +51,7 @@ _STARTS_MAX = 200
 class NodeRun:
     """The run of one seed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each says which world a seed means
         self,
         seed: int,
         trace: Trace,
@@ -62,12 +62,16 @@ class NodeRun:
         has_transactions: bool = True,
         has_receives: bool = True,
         has_schedules: bool = False,
+        has_tenants: bool = False,
+        has_cooperation: bool = False,
+        has_schemas: bool = False,
     ) -> None:
         """`jumps_clock` decides about jumps of the wall clock instead of the seed.
 
         Then nothing depends on it, so that the outcomes can be compared. A plain run has neither
         delays, priorities nor transactions: it is what its seed meant before there were any. So is
-        one without receives. With schedules it is another run than its seed means without.
+        one without receives. With schedules, tenants, cooperative groups or schemas it is another
+        run than its seed means.
         """
         self._steps = steps
         # Chance that can be repeated is the point; clocks have their own, so that they disturb
@@ -88,9 +92,8 @@ class NodeRun:
             swarm = swarm.with_receives(Random(seed + 9))  # noqa: S311 - not for secrets
         if jumps_clock is not None:
             swarm = swarm.with_clock(jumps=jumps_clock)
-        if has_schedules:
-            swarm = msgspec.structs.replace(swarm, schedules=True)
-        self._swarm = swarm
+        chosen = (has_schedules, has_tenants, has_cooperation, has_schemas)
+        self._swarm = swarm = swarm.with_choice(*chosen)
         pages = Random(seed + 6) if swarm.page_tears else None  # noqa: S311 - not for secrets
         sizes = Random(seed + 7)  # noqa: S311 - not for secrets
         ticks = Random(seed + 8)  # noqa: S311 - not for secrets
@@ -103,12 +106,18 @@ class NodeRun:
         self._starts = 0
         self._is_power_lost = False
         trace.note("swarm", swarm)
+        self._form_groups(Random(seed + 10))  # noqa: S311 - not for secrets
+        self._crowd.form_groups()
+        self._begin()
+
+    def _form_groups(self, protocols: Random) -> None:
+        swarm = self._swarm
         for name, mode in _MODES.items():
             start = Start.LATEST if self._random.random() < 0.15 else Start.EARLIEST
             if swarm.streams or name != "streams":
-                self._world.groups[name] = GroupTruth(name, mode, start)
-        self._crowd.form_groups()
-        self._begin()
+                group = self._world.groups[name] = GroupTruth(name, mode, start)
+                if swarm.cooperation and protocols.random() < _COOPERATIVE_SHARE:
+                    group.protocol = GroupProtocol.COOPERATIVE
 
     @property
     def outcomes(self) -> str:
@@ -187,6 +196,15 @@ class NodeRun:
             actions += [crowd.receivers.watch_any] * 2
         if swarm.schedules:
             actions += crowd.schedulers.actions() * 2
+        if swarm.schemas:
+            actions += crowd.registrars.actions() * 4
+        if crowd.tenants is not None:
+            actions += crowd.tenants.actions()
+        if crowd.cooperators is not None:
+            cooperators = crowd.cooperators
+            actions += [cooperators.revoke_any] * 8 + [members.heartbeat] * 16
+            actions += [cooperators.replace_any] * 2 + [members.join_any] * 4
+            actions += [movers.commit] * 8 + [self._linger] * 2
         actions += crowd.transactional_actions()
         return actions + [action for is_on, action in optional if is_on]
 
@@ -215,6 +233,15 @@ class NodeRun:
         is_at_rest = world.process.is_idle and world.process.node.is_quiet
         if is_at_rest and world.process.halted is None and not world.faults.is_full:
             world.callers.check_patience(world.now)
+
+    def _linger(self) -> None:
+        """Members stay, and give up nothing."""
+        assert self._crowd.cooperators is not None
+        for _ in range(self._random.randint(1, 12)):
+            self._crowd.cooperators.beat_all()
+            self._world.catch_up()
+            self._move_on()
+            self.pass_time(2 * SECOND)
 
     def pass_time(self, elapsed: int) -> None:
         """Advance the clock, and wake the node at its deadlines."""

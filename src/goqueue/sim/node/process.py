@@ -6,21 +6,33 @@ a read takes. Knows nothing about clients.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from random import Random
 
 from goqueue.broker import TURN_UNITS, JournalLimits, Node, NodeEvent, Opened, fill
 from goqueue.model import (
+    LOCAL,
+    SECOND,
     Answer,
+    Asked,
+    BackupEvent,
+    BackupJob,
+    CheckSchema,
     Code,
+    CompileSchema,
+    ConnectPeers,
     DiskEvent,
     Effect,
     Fetch,
     Fetched,
     Find,
+    FindBackups,
     Found,
     Halt,
+    HoldSegments,
     Instant,
+    Left,
     Load,
     Loaded,
     LogId,
@@ -31,7 +43,9 @@ from goqueue.model import (
     Refused,
     Report,
     RequestId,
+    RunBackupJob,
     Save,
+    Send,
     Serve,
     Slice,
     Sweep,
@@ -40,18 +54,21 @@ from goqueue.model import (
 )
 from goqueue.model.requests import Reply
 from goqueue.schedules import Zones
+from goqueue.schemas import SchemaChecker
 from goqueue.sim.disk import DiskClock, SimulatedFileSystem
 from goqueue.sim.node.swarm import NodeSwarm
-from goqueue.sim.node.turns import check_turn
+from goqueue.sim.node.turns import TurnLimits, check_turn
 from goqueue.sim.trace import Trace
 from goqueue.sim.truth.schedules import SimulatedZones
-from goqueue.storage import DamageFound, Storage
+from goqueue.storage import BackupJobs, DamageFound, Storage
 
 __all__ = ["Process", "Tell"]
 
 Tell = Callable[[RequestId, Reply | Refused], None]
-_Work = Effect | Save | Sweep
+_Work = Effect | Save | Sweep | HoldSegments
 _RESERVE_BYTES = 1000
+# So many steps of a job on backups come together.
+_JOB_STEPS = 5
 _SHORT = JournalLimits(snapshot_bytes=2000, restate_bytes=6000, turn_units=3)
 
 
@@ -85,12 +102,18 @@ class Process:
         self._late: deque[NodeEvent] = deque()
         self._work: list[_Work] = []
         self._submitted: deque[list[_Work]] = deque()
-        self._reports: deque[list[DiskEvent]] = deque()
+        self._reports: deque[Sequence[DiskEvent | BackupEvent]] = deque()
         self._opens: deque[Open] = deque()
+        self._jobs: deque[Iterator[int | BackupEvent]] = deque()
         self._dead: list[Storage] = []
+        self._dead_jobs: list[Iterator[int | BackupEvent]] = []
         self.halted: str | None = None
+        # How seldom upkeep may come in the lives that begin from now on, see `Node`.
+        self.upkeep_idle_ns = SECOND
         self.life = 0
         self._committed: dict[LogId, Offset] = {}
+        # Requests with keys that are not answered: a change of rights looks at each of them.
+        self._keyed: dict[RequestId, None] = {}
         # The lowest end that each log was opened with since somebody looked.
         self.ends: dict[LogId, Offset] = {}
 
@@ -99,10 +122,14 @@ class Process:
         for queue in (self._events, self._late, self._submitted, self._reports, self._opens):
             queue.clear()
         self._work.clear()
+        self._keyed.clear()
+        self._dead_jobs.extend(self._jobs)
+        self._jobs.clear()
         self.halted = None
         self.life += 1
-        reserve_bytes = _RESERVE_BYTES if self._swarm.reserve else 0
-        self.storage = Storage(self._files, reserve_bytes=reserve_bytes, ticks=self._clock.read)
+        self.storage = Storage(
+            self._files, reserve_bytes=self._reserve_bytes, ticks=self._clock.read
+        )
         # A dead process does nothing more. If its objects went now, generators would tidy up.
         self._dead.append(self.storage)
         limits = _SHORT if self._swarm.short_journals else None
@@ -114,7 +141,10 @@ class Process:
             turn_units_max=self._turn_units_max,
             group_retention_ns=None,
             zones=self._zones,
+            upkeep_idle_ns=self.upkeep_idle_ns,
+            acl_enabled=self._swarm.tenants,
         )
+        self._checker = SchemaChecker()
         self._try("find trash", self.storage.find_trash)
         self._carry_out(self.node.start(), None)
         self._finish_turn()
@@ -129,7 +159,7 @@ class Process:
     @property
     def is_idle(self) -> bool:
         waiting = (self._events, self._late, self._submitted, self._reports, self._opens)
-        return not any(waiting) and not self.storage.has_background_work
+        return not any(waiting) and not self._jobs and not self.storage.has_background_work
 
     @property
     def deadline(self) -> Instant | None:
@@ -155,7 +185,7 @@ class Process:
         group: list[_Work] = []
         for _ in range(min(submissions, len(self._submitted))):
             group.extend(self._submitted.popleft())
-        effects = [work for work in group if not isinstance(work, Save | Sweep)]
+        effects = [work for work in group if not isinstance(work, Save | Sweep | HoldSegments)]
         if effects:
             self._report(self.storage.carry_out(effects))
         self._clock.work()
@@ -164,13 +194,25 @@ class Process:
             if isinstance(work, Sweep):
                 topics = work.topics
                 self._try("sweep", lambda topics=topics: self.storage.sweep(topics))  # type: ignore[misc]  # bound now
+            elif isinstance(work, HoldSegments):
+                self._report([self.storage.hold_segments(work)])
         for save in {work.name: work for work in group if isinstance(work, Save)}.values():
             self._try("save", lambda save=save: self.storage.save(save.name, save.data))  # type: ignore[misc]  # bound now
 
     def background_turn(self) -> None:
-        """Let the disk thread do its idle work."""
+        """Let the disk thread do its idle work, and the backup thread a few steps."""
         if self.storage.has_background_work:
             self._report(self.storage.work())
+        if self._jobs:
+            self._step_job(_JOB_STEPS)
+
+    def _step_job(self, count: int) -> None:
+        for step in islice(self._jobs[0], count):
+            if not isinstance(step, int):
+                self._report([step])
+            count -= 1
+        if count:
+            self._jobs.popleft()
 
     def report_turn(self, now: Now) -> None:
         """Deliver one report of the disk."""
@@ -214,10 +256,19 @@ class Process:
             was_serving = self.node.is_serving
             effects = self.node.handle_some(self._events, now)
             handled = events[: len(events) - len(self._events)]
+            self._keyed.update(
+                (event.request, None)
+                for event in handled
+                if isinstance(event, Asked) and event.caller is not LOCAL
+            )
             if was_serving:
                 # Before that nobody waits.
                 named = sum(map(self._count_committed, handled))
-                check_turn(handled, effects, self.node.turn_units, self._turn_units_max, named)
+                limits = TurnLimits(self._turn_units_max, named, len(self._keyed))
+                check_turn(handled, effects, self.node.turn_units, limits)
+            for gone in (*handled, *effects):
+                if isinstance(gone, Answer | Serve | Left):
+                    self._keyed.pop(gone.request, None)
             self._carry_out(effects, now)
         self._finish_turn()
 
@@ -252,16 +303,39 @@ class Process:
                     self._find(effect)
                 case Open():
                     self._opens.append(effect)
-                case Load():
-                    loaded = Loaded(name=effect.name, data=self.storage.load(effect.name))
-                    self._answer(loaded)
+                case Load() | CheckSchema() | CompileSchema():
+                    self._answer(self._outcome(effect))
+                case RunBackupJob():
+                    self._begin_job(effect.job)
                 case Halt():
                     self._halt(effect.reason)
+                case Send() | ConnectPeers():
+                    raise AssertionError("this node is in no cluster")
                 case Report():
                     # For people only.
                     continue
                 case _:
                     self._work.append(effect)
+
+    def _outcome(self, effect: Load | CheckSchema | CompileSchema) -> NodeEvent:
+        if isinstance(effect, CompileSchema):
+            return self._checker.compile(effect)
+        if isinstance(effect, CheckSchema):
+            return self._checker.check(effect.token, effect.job)
+        return Loaded(name=effect.name, data=self.storage.load(effect.name))
+
+    def _begin_job(self, job: BackupJob) -> None:
+        jobs = BackupJobs(self._files, reserve_bytes=self._reserve_bytes, ticks=self._clock.read)
+        steps = jobs.steps(job)
+        if isinstance(job, FindBackups):
+            # At each start: without backups it finds nothing at once.
+            self._events.extend(step for step in steps if not isinstance(step, int))
+        else:
+            self._jobs.append(steps)
+
+    @property
+    def _reserve_bytes(self) -> int:
+        return _RESERVE_BYTES if self._swarm.reserve else 0
 
     def _answer(self, event: NodeEvent) -> None:
         is_late = self._swarm.slow_reads and self._random.random() < 0.5
@@ -293,14 +367,14 @@ class Process:
     def _find(self, effect: Find) -> None:
         offset = None
         try:
-            offset = self.storage.find(effect.seeks)
+            offset = self.storage.time_search.find(effect.seeks)
         except DamageFound as found:
             self._events.append(found.event)
         except Refused as refused:
             self._trace.note("cannot find", str(refused))
         self._answer(Found(token=effect.token, offset=offset))
 
-    def _report(self, events: list[DiskEvent]) -> None:
+    def _report(self, events: Sequence[DiskEvent | BackupEvent]) -> None:
         if events:
             self._reports.append(events)
 

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import msgspec
 
-from goqueue.model import SECOND, LogId, Now, Offset, Record, Refused, Timestamp
+from goqueue.model import LOCAL, SECOND, LogId, Now, Offset, Record, Refused, Timestamp
 from goqueue.model.requests import (
     DelayedDescription,
     DescribeLag,
@@ -15,12 +15,16 @@ from goqueue.model.requests import (
     ListTransactions,
     NodeDescription,
     Read,
+    RebalanceState,
     Records,
     Start,
     TransactionList,
 )
+from goqueue.records import decode, last_offset, walk
+from goqueue.security import AuditRecord
 from goqueue.sim.clients.publishers import LogReader, is_aborted
 from goqueue.sim.clients.schedulers import TICKS_TOPIC
+from goqueue.sim.clients.tenants import is_box
 from goqueue.sim.history import Died, judge
 from goqueue.sim.node.crowd import Crowd
 from goqueue.sim.node.world import World
@@ -33,6 +37,8 @@ __all__ = ["RunEnd"]
 
 _SESSION_NS = 60 * SECOND
 _ROUNDS_MAX = 120
+# As long as a session and then a revocation may last.
+_REBALANCE_ROUNDS = 50
 # A worker copies a few messages of one partition at a time.
 _COPIES_MAX = 1200
 _PAUSE_NS = 2 * SECOND
@@ -76,8 +82,10 @@ class RunEnd:
         self._answer_everybody()
         self._end_transactions()
         self._learn_dead_letters()
+        self._check_rebalances()
         self._let_all_be_due()
         self._check_schedules()
+        self._check_schemas()
         # Those first whose copies others get.
         for group in sorted(self._world.groups.values(), key=lambda each: not each.is_copied):
             self._drain(group)
@@ -91,7 +99,35 @@ class RunEnd:
         self._deliver_due()
         self._check_schedules()
         self._read_all()
+        self._check_audit()
         judge(self._world.history.events)
+
+    def _check_audit(self) -> None:
+        """Every change of keys, ACLs and tenants has its record, after whatever happened."""
+        if self._crowd.tenants is not None:
+            records: list[AuditRecord] = []
+            for data in self._read_audit():
+                for position in walk(data).positions:
+                    value = decode(data, position).value
+                    records.append(msgspec.json.decode(value or b"", type=AuditRecord))
+            self._crowd.tenants.audit.check(records)
+
+    def _read_audit(self) -> list[memoryview]:
+        """All of the audit log."""
+        world = self._world
+        found: list[memoryview] = []
+        offset = Offset(0)
+        while True:
+            answers: list[object] = []
+            read = Read(topic="__audit", partition=0, offset=offset)
+            world.ask(read, answers.append, caller=LOCAL)
+            world.process.settle(world.now)
+            [reply] = answers
+            assert isinstance(reply, Records), f"{reply}"
+            if not reply.data:
+                return found
+            found += map(memoryview, reply.data)
+            offset = Offset(last_offset(reply.data[-1]) + 1)
 
     def _restart(self, *, is_power_lost: bool, keeps_snapshots: bool = False) -> None:
         self._run.crash(is_power_lost=is_power_lost)
@@ -132,6 +168,9 @@ class RunEnd:
             if not group.members:
                 # It names what the last of them subscribed to.
                 continue
+            if group.rebalance_state is RebalanceState.PENDING_REVOKE:
+                # What was given up belongs to nobody.
+                continue
             owned = {log for member in group.members for log in member.assigned}
             wanted = {
                 LogId(name, number)
@@ -142,6 +181,26 @@ class RunEnd:
             if owned != wanted:
                 missing = sorted(wanted - owned)
                 raise Violation("partition-without-owner", f"{group.group}: {missing}")
+
+    def _check_rebalances(self) -> None:
+        """Check that groups come to rest: whatever their members do not give up is taken away."""
+        cooperators = self._crowd.cooperators
+        if cooperators is None:
+            return
+        for _ in range(_REBALANCE_ROUNDS):
+            cooperators.beat_all()
+            self._world.catch_up()
+            self._world.process.settle(self._world.now)
+            self._run.pass_time(2 * SECOND)
+        cooperators.beat_all()
+        self._world.process.settle(self._world.now)
+        reply = self._world.ask_now(ListGroups())
+        assert isinstance(reply, GroupList)
+        for group in reply.groups:
+            if group.rebalance_state is not RebalanceState.NONE:
+                words = f"{group.group}: {group.rebalance_state}"
+                raise Violation("group-does-not-come-to-rest", words)
+        self._check_owners()
 
     def _rest(self, rounds: int) -> None:
         for _ in range(rounds):
@@ -158,7 +217,8 @@ class RunEnd:
 
     def _learn_dead_letters(self) -> None:
         for topic in self._describe().topics:
-            if topic.name not in (*self._world.ledger.topics, TICKS_TOPIC):
+            is_known = topic.name in (*self._world.ledger.topics, TICKS_TOPIC)
+            if not is_known and not is_box(topic.name):
                 self._publishers.learn_topic(topic)
 
     # Delays
@@ -200,6 +260,12 @@ class RunEnd:
             schedulers = self._crowd.schedulers
             schedulers.wait_for_due(lambda: self._rest(1), _ROUNDS_MAX)
             schedulers.check_all()
+
+    # Schemas
+
+    def _check_schemas(self) -> None:
+        if self._world.swarm.schemas:
+            self._crowd.registrars.check_all()
 
     # Transactions
 

@@ -8,6 +8,7 @@ from goqueue.model.requests import (
     TopicDescription,
 )
 from goqueue.sim.clients.schedulers import TICKS_TOPIC
+from goqueue.sim.clients.tenants import is_box
 from goqueue.sim.node.crowd import Crowd
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
@@ -52,8 +53,8 @@ class Stock:
                 raise Violation("topic-lost", f"{name} #{topic.number}")
         for name, description in there.items():
             known = topics.get(name)
-            if name == TICKS_TOPIC:
-                # Nobody but its schedules uses it.
+            if name == TICKS_TOPIC or is_box(name):
+                # Nobody but its schedules, or the callers of tenants, use it.
                 continue
             if known is None:
                 self._crowd.publishers.learn_topic(description)

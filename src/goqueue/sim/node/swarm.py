@@ -25,7 +25,7 @@ _LATE = ("delays", "lanes")
 _EXTREME = ("long_pauses", "week_jumps", "page_tears", "masses", "large_fields")
 _RECEIVING = ("receives",)
 # Only where a run asks for it.
-_BY_CHOICE = ("schedules",)
+_BY_CHOICE = ("schedules", "tenants", "cooperation", "schemas")
 _TRANSACTIONAL = (
     "idempotence",
     "transactions",
@@ -94,6 +94,12 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     receives: bool = False
     # Schedules publish, to a topic of their own.
     schedules: bool = False
+    # Callers of three tenants; all others have keys, too.
+    tenants: bool = False
+    # Most groups are cooperative.
+    cooperation: bool = False
+    # Some register schemas, and delete them.
+    schemas: bool = False
 
     @classmethod
     def calm(cls) -> "NodeSwarm":
@@ -117,6 +123,17 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     def with_transactions(self, random: Random) -> "NodeSwarm":
         """The same swarm with idempotent and transactional producers."""
         drawn = {name: random.random() < 0.6 for name in _TRANSACTIONAL}
+        return msgspec.structs.replace(self, **drawn)
+
+    def with_choice(
+        self,
+        schedules: bool,
+        tenants: bool,
+        cooperation: bool,
+        schemas: bool,
+    ) -> "NodeSwarm":
+        """The same swarm with what only some runs have."""
+        drawn = dict(zip(_BY_CHOICE, (schedules, tenants, cooperation, schemas), strict=True))
         return msgspec.structs.replace(self, **drawn)
 
     def with_receives(self, random: Random) -> "NodeSwarm":

@@ -8,12 +8,14 @@ by the limits on requests.
 
 from collections.abc import Sequence
 
+import msgspec
+
 from goqueue.broker import NodeEvent
 from goqueue.model import Answer, Asked, Fetched, NodeEffect
 from goqueue.records import scan, verify
 from goqueue.sim.oracle import Violation
 
-__all__ = ["check_turn"]
+__all__ = ["TurnLimits", "check_turn"]
 
 # The last step of a turn may begin with one unit left, and each of its units may cause others: an
 # entry in a journal, an answer.
@@ -21,23 +23,28 @@ _STEPS_MAX = 4
 _UNITS_MIN = 64
 
 
-def check_turn(
-    events: Sequence[NodeEvent],
-    effects: Sequence[NodeEffect],
-    units: int,
-    units_max: int,
-    committed: int = 0,
-) -> None:
-    """Raise a violation if a turn did more than its budget and its events allow.
+class TurnLimits(msgspec.Struct, frozen=True):
+    """What a turn may do: `units_max` of its own choice, and what the world gives it to do.
 
-    `committed` is how many records the events make visible.
+    `committed` is how many records its events make visible, `keyed` how many requests with keys are
+    not answered: a change of rights looks at each of them once.
     """
-    allowed = _UNITS_MIN + _STEPS_MAX * units_max
+
+    units_max: int
+    committed: int = 0
+    keyed: int = 0
+
+
+def check_turn(
+    events: Sequence[NodeEvent], effects: Sequence[NodeEffect], units: int, limits: TurnLimits
+) -> None:
+    """Raise a violation if a turn did more than its budget and its events allow."""
+    allowed = _UNITS_MIN + _STEPS_MAX * limits.units_max + limits.keyed
     if units <= allowed:
         return
     # One sync may commit what many had asked for, each by a command of its own.
     answers = sum(isinstance(effect, Answer) for effect in effects)
-    allowed += _STEPS_MAX * (sum(map(_named_in, events)) + committed) + answers
+    allowed += _STEPS_MAX * (sum(map(_named_in, events)) + limits.committed) + answers
     if units > allowed:
         what = " and ".join(
             type(event.command if isinstance(event, Asked) else event).__name__ for event in events

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 
 from goqueue.broker import TURN_UNITS
-from goqueue.model import SECOND, Asked, Instant, Now, Refused, RequestId, Timestamp
+from goqueue.model import LOCAL, SECOND, Asked, Caller, Instant, Now, Refused, RequestId, Timestamp
 from goqueue.model.requests import Acked, Command, Joined, Leased, Offsets, Published, Reply
 from goqueue.sim.disk import DiskClock, SimulatedFileSystem
 from goqueue.sim.faults import Faults
@@ -64,6 +64,8 @@ class World:
         self.served_at = Instant(0)
         self.groups: dict[str, GroupTruth] = {}
         self.callers = Callers()
+        # Whom clients are for the node, that say nothing about it.
+        self.caller_of: Callable[[Command], Caller] = lambda _: LOCAL
         self.process = Process(
             self.files,
             random,
@@ -97,10 +99,14 @@ class World:
         """One hash over all answers without times, which clock jumps must not change."""
         return self._outcomes.hexdigest()
 
-    def ask(self, command: Command, done: Asker, wait_ns: int = 0) -> RequestId:
+    def ask(
+        self, command: Command, done: Asker, wait_ns: int = 0, caller: Caller | None = None
+    ) -> RequestId:
         call = self.callers.add(command, self.now, wait_ns, done)
+        caller = self.caller_of(command) if caller is None else caller
         self.trace.note("ask", f"{call.request} {command}")
-        self.process.take(Asked(request=call.request, command=command), self.now)
+        asked = Asked(request=call.request, command=command, caller=caller)
+        self.process.take(asked, self.now)
         return call.request
 
     def later(self, step: Callable[[], None]) -> None:

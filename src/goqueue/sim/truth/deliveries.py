@@ -60,6 +60,8 @@ class QueueTruth:
         self.acked: dict[int, None] = {}
         # Perhaps settled: somebody asked for it, and the answer is not there or was lost.
         self.maybe: dict[int, int] = {}
+        # How often each message was delivered: what was asked before the last time settled nothing.
+        self._deliveries_of: dict[int, int] = {}
         self.dead: dict[int, None] = {}
         self.latest: dict[int, Delivery] = {}
         self._deliveries: list[Delivery] = []
@@ -140,15 +142,17 @@ class QueueTruth:
 
     # Settling
 
-    def asked(self, offset: int) -> None:
-        """An ack, a reject, or the nack of a last delivery was sent."""
+    def asked(self, offset: int) -> int:
+        """An ack, a reject, or the nack of a last delivery was sent; after how many deliveries."""
         self.maybe[offset] = self.maybe.get(offset, 0) + 1
+        return self._deliveries_of.get(offset, 0)
 
-    def answered(self, offset: int, *, is_settled: bool) -> None:
+    def answered(self, offset: int, delivered: int, *, is_settled: bool) -> None:
         """The request was answered; one without an answer stays possible."""
-        count = self.maybe.pop(offset, 1) - 1
-        if count > 0:
-            self.maybe[offset] = count
+        if delivered == self._deliveries_of.get(offset, 0):
+            count = self.maybe.pop(offset, 1) - 1
+            if count > 0:
+                self.maybe[offset] = count
         if is_settled:
             self.acked[offset] = None
 
@@ -172,6 +176,7 @@ class QueueTruth:
                 )
         self._check_count(before, delivery)
         self.maybe.pop(offset, None)
+        self._deliveries_of[offset] = self._deliveries_of.get(offset, 0) + 1
         self.latest[offset] = delivery
         self._deliveries.append(delivery)
 

@@ -1,10 +1,11 @@
 """The judge of groups: generations, assignments, positions, and who is still a member."""
 
 from goqueue.model import Instant, LogId
-from goqueue.model.requests import Mode, Start
+from goqueue.model.requests import GroupProtocol, Mode, Start
 from goqueue.sim.oracle import Violation
 from goqueue.sim.truth.deliveries import Delivery, LostPolls, QueueTruth
 from goqueue.sim.truth.ledger import TopicTruth
+from goqueue.sim.truth.ownership import OwnershipTruth
 
 __all__ = ["GroupTruth", "MemberTruth"]
 
@@ -20,12 +21,19 @@ class MemberTruth:
         self.topics = topics
         self.generation = 0
         self.assigned: tuple[LogId, ...] = ()
+        # In a cooperative group: what it has to give up, and when it was told that last.
+        self.to_revoke: tuple[LogId, ...] = ()
+        self.told_at = Instant(0)
         # When the node last heard of it, at least and at most.
         self.heard_at = Instant(0)
         self.spoke_at = Instant(0)
         self.polls = 0
+        # How often it asked to join again.
+        self.joins = 0
         self.has_left = False
         self.is_unsure = False
+        # A newer process has its place, or may have.
+        self.is_replaced = False
         # Somebody copies for it, and it is not known how that ended.
         self.is_busy = False
         self.deliveries: list[Delivery] = []
@@ -33,11 +41,14 @@ class MemberTruth:
     @property
     def sure_until(self) -> Instant:
         """Until when the session certainly lasts."""
-        unsure = self.has_left or self.is_unsure
+        unsure = self.has_left or self.is_unsure or self.is_replaced
         return Instant(0) if unsure else Instant(self.heard_at + self.session_ns)
 
     def is_surely_out(self, now: Instant) -> bool:
         """Whether the session is certainly over, once the node has been woken for it."""
+        if self.is_replaced:
+            # A newer process holds its leases, for as long as that lives.
+            return False
         # As long as a poll waits its member is heard of.
         is_silent = not self.polls and self.spoke_at + self.session_ns < now
         return self.has_left or is_silent
@@ -50,9 +61,15 @@ class GroupTruth:
         self.name = name
         self.mode = mode
         self.start = start
+        self.protocol = GroupProtocol.EAGER
+        self.ownership = OwnershipTruth()
+        # Static members by their instance.
+        self.instances: dict[str, str] = {}
         self.is_known = False
         self.is_leaving = False
         self.is_gone = False
+        # Polls that were answered while it was deleted.
+        self.late_leases = 0
         # Only transactions settle for it, each together with copies; a stream is read, not polled.
         self.is_copied = False
         self.is_stream = False
@@ -60,6 +77,13 @@ class GroupTruth:
         self.past: list[MemberTruth] = []
         # Stands for all who receive without joining: they are never taken for silent.
         self.receiver = MemberTruth("receiver", _FOREVER_NS, ())
+        # Receives that are not answered; each may create the group again, after its deletion.
+        self.receives = 0
+        # Joins that were asked for, and those of them that are not answered.
+        self.joins = 0
+        self.joins_pending = 0
+        # Topics of those that were answered while the group was being deleted.
+        self.received_late: list[str] = []
         self.topics: dict[str, None] = {}
         self.lost = LostPolls()
         self.generation = 0
@@ -69,12 +93,21 @@ class GroupTruth:
         self._epoch = 0
         self._resets_pending = 0
 
+    @property
+    def is_cooperative(self) -> bool:
+        return self.protocol is GroupProtocol.COOPERATIVE
+
     # Resets
 
     @property
     def epoch(self) -> int | None:
         """Counts resets: requests of different epochs are not compared. None during a reset."""
         return None if self._resets_pending else self._epoch
+
+    @property
+    def may_be_another(self) -> bool:
+        """Whether the node may have another group of this name by now."""
+        return self.is_leaving or self.is_gone
 
     def begin_reset(self) -> None:
         self._resets_pending += 1
@@ -101,6 +134,11 @@ class GroupTruth:
         for queue in self.queues:
             queue.excuse(now)
 
+    def receive_late(self, topic: str) -> None:
+        """A receive that was meant for the group before this one may have leased from this one."""
+        self.topics[topic] = None
+        self.lost.count += 1
+
     # What members are told
 
     def told_generation(self, generation: int, at_least: int) -> None:
@@ -110,8 +148,14 @@ class GroupTruth:
         self.generation = max(self.generation, generation)
 
     def told_share(self, member_id: str, generation: int, logs: tuple[LogId, ...]) -> None:
-        """Check the assignment of a member in a generation."""
-        known = self._shares.setdefault((generation, member_id), logs)
+        """Check the assignment of a member in a generation.
+
+        In a cooperative group it may shrink within a generation.
+        """
+        who = self.ownership.identity(member_id)
+        known = (
+            logs if self.is_cooperative else self._shares.setdefault((generation, member_id), logs)
+        )
         if known != logs:
             raise Violation(
                 "share-changed-within-generation",
@@ -120,8 +164,8 @@ class GroupTruth:
         if self.mode is not Mode.PARTITIONED:
             return
         for log in logs:
-            owner = self._owners.setdefault((generation, log), member_id)
-            if owner != member_id:
+            owner = self._owners.setdefault((generation, log), who)
+            if owner != who:
                 raise Violation(
                     "two-owners", f"{self.name} {log} in {generation}: {owner} and {member_id}"
                 )
@@ -130,6 +174,17 @@ class GroupTruth:
         """What was received without joining may be over."""
         for delivery in self.receiver.deliveries:
             delivery.sure_until = Instant(0)
+
+    def join_asked(self) -> None:
+        """A member joins; from the first on, members own the partitions of some groups."""
+        self.joins += 1
+        self.joins_pending += 1
+        self.end_received_if_owned()
+
+    def end_received_if_owned(self) -> None:
+        """Leases of those who received while there was no member may be over."""
+        if self.mode is Mode.PARTITIONED:
+            self.end_received()
 
     def holder(self, member_id: str) -> MemberTruth | None:
         """Who holds leases by this name: a member that was not retired, or the receivers."""
@@ -141,3 +196,4 @@ class GroupTruth:
         """Stop acting for this member."""
         if self.members.pop(member.member_id, None) is not None:
             self.past.append(member)
+            self.ownership.end(member.member_id)

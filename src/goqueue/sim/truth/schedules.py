@@ -62,6 +62,8 @@ class ScheduleTruth:
         # None: nobody knows.
         self.is_paused: bool | None = False
         self.was_paused = False
+        # Pauses and resumes that were asked for: only the answer to the last one tells the state.
+        self.changes_asked = 0
         self.is_deleted = False
         # Offsets between which it was surely paused, and from which on it is surely gone.
         self.paused_from: int | None = None

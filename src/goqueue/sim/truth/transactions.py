@@ -38,6 +38,7 @@ class TransactionTruth:
         self.pending = 0
         self.sending = 0
         self._endings: list[Callable[[bool], None]] = []
+        self._was_silent = False
         self._receipts: dict[str, None] = {}
 
     @property
@@ -84,7 +85,12 @@ class TransactionTruth:
 
     def is_surely_in_time(self, heard_at: Instant, now: Instant) -> bool:
         """Whether it has certainly not timed out, if clocks do not jump."""
-        return now < self.began_at + self.timeout_ns and now < heard_at + _SILENCE_NS
+        is_heard = now < heard_at + _SILENCE_NS and not self._was_silent
+        return now < self.began_at + self.timeout_ns and is_heard
+
+    def hear(self, heard_at: Instant, now: Instant) -> None:
+        """Its holder is heard of, maybe too late."""
+        self._was_silent = self._was_silent or heard_at + _SILENCE_NS <= now
 
 
 class IdentityTruth:

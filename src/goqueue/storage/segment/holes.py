@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from goqueue.model import Damaged, Offset
+from goqueue.model import Damaged, LogId, Offset
 from goqueue.records import HEADER_SIZE, Corrupt, crc32c
 from goqueue.storage.filesystem import File, FileSystem, remove_if_there
 from goqueue.storage.layout import (
@@ -27,6 +27,7 @@ from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, RecordSearch, chu
 __all__ = [
     "DamageFound",
     "Hole",
+    "RebuildNeeded",
     "load_holes",
     "remove_set_aside",
     "save_holes",
@@ -42,6 +43,16 @@ class DamageFound(Exception):
     def __init__(self, event: Damaged) -> None:
         super().__init__(event)
         self.event = event
+
+
+class RebuildNeeded(Exception):
+    """A read cannot be answered before the index of a segment was rebuilt."""
+
+    def __init__(self, log: LogId, base: Offset, reason: str) -> None:
+        super().__init__(log, base, reason)
+        self.log = log
+        self.base = base
+        self.reason = reason
 
 
 def set_aside(files: FileSystem, directory: str, base: Offset) -> None:

@@ -19,14 +19,22 @@ import msgspec
 
 from goqueue.log import IndexEntry, SparseIndex
 from goqueue.model import RECORD_BYTES_MAX, Offset, SegmentFacts, Timestamp
-from goqueue.records import HEADER_SIZE, Buffer, Corrupt, index_records, slice_records, sums
+from goqueue.records import (
+    HEADER_SIZE,
+    Buffer,
+    Corrupt,
+    index_records,
+    scan,
+    slice_records,
+    sums,
+)
 from goqueue.storage.filesystem import File, FileSystem
 from goqueue.storage.layout import NameKind, segment_name
 from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, chunks, read_sectors
 from goqueue.storage.segment.holes import Hole, stretches, walk_around
 from goqueue.storage.segment.index_files import IndexFiles
 
-__all__ = ["SegmentFile"]
+__all__ = ["ReadPlace", "ScanNeeded", "SegmentFile"]
 
 _HINTS_MAX = 16
 _MAGIC = b"GQ"
@@ -34,6 +42,18 @@ _MAGIC_AND_OFFSET = struct.Struct(">2s6xq")
 _ANY_OFFSET = -1
 _NO_OFFSET = Offset(0)
 _OFFSET_MAX = (1 << 63) - 1
+
+
+class ScanNeeded(Exception):
+    """A search by time would have to scan the segment."""
+
+
+class ReadPlace(msgspec.Struct, frozen=True):
+    """Where in the file records begin, how much of it to read, and how much there is."""
+
+    position: int
+    window: int
+    available: int
 
 
 class SegmentFile:
@@ -274,6 +294,10 @@ class SegmentFile:
         before any change, if no record is good and the end is unknown.
         """
         self.make_index(end)
+        self.save_made_index()
+
+    def save_made_index(self) -> None:
+        """Replace the files of the index by the one in memory."""
         self._index_files.remove()
         self._index_files.save_holes(self._holes)
         self.save_index()
@@ -308,6 +332,27 @@ class SegmentFile:
         self._max_timestamp = Timestamp(newest)
         self._hints.clear()
         self._good = (0, self._size if not holes else holes[0].position)
+
+    @property
+    def index(self) -> SparseIndex:
+        """The present index; another object after each truncation and each rebuild."""
+        return self._index
+
+    def adopt_index(self, scanned: "SegmentFile") -> None:
+        """Use the index that a scan of the same records made; marks of later records are added."""
+        index, newest = scanned.index, scanned.facts.max_timestamp
+        for entry in self._index.entries_from(scanned.size):
+            # Its newest time goes by marks that were not ours.
+            index.append(msgspec.structs.replace(entry, newest=max(newest, entry.newest)))
+        times = index.encode_times()
+        is_same = times == self._index.encode_times() and scanned.holes == self._holes
+        self._index = index
+        self._is_index_ours = True
+        self._holes = scanned.holes
+        self._max_timestamp = Timestamp(max(self._max_timestamp, newest))
+        self._hints.clear()
+        if not is_same:
+            self.save_made_index()
 
     def adopt(self, records: memoryview) -> None:
         """Adopt verified records that a recovery scan found right behind the current size."""
@@ -345,6 +390,37 @@ class SegmentFile:
         holes = self._holes
         return next((hole.position for hole in holes if hole.position >= position), self._size)
 
+    def repair(self, first: Offset, data: Buffer) -> Offset:
+        """Write whole records over damaged ones, durably; the offset behind them.
+
+        They must be exactly those of the front of a hole: then a crash leaves the rest of the
+        hole, and nothing but damaged bytes was ever written over. Returns `first` if they are not.
+        """
+        if self.hole_at(first) is None:
+            self.rebuild_index(self._end)
+        hole, found = self.hole_at(first), scan(data, first)
+        following = Offset(first + len(found.columns))
+        if following == first or found.end != len(data):
+            return first
+        if hole is None:
+            # Every record was just verified: the disk reads well again.
+            return min(following, self._readable_below(first))
+        if hole.first != first:
+            return first
+        end = hole.position + len(data)
+        fits = end == hole.end if following == hole.below else end < hole.end
+        if following > hole.below or not fits:
+            # Compaction left other records there than here.
+            return first
+        self._file.write_at(hole.position, data)
+        self._file.sync()
+        self.rebuild_index(self._end)
+        return first if self.hole_at(first) is not None else following
+
+    def _readable_below(self, offset: Offset) -> Offset:
+        """The first offset behind this one that is in a hole; the end if there is none."""
+        return next((hole.first for hole in self._holes if hole.first > offset), self._end)
+
     # Reads
 
     def read(self, offset: int, below: int, bytes_max: int) -> memoryview:
@@ -354,14 +430,9 @@ class SegmentFile:
         are invalid or do not fit the index.
         """
         entry = self._hints.get(offset) or self._index.floor(offset)
-        window = bytes_max + 2 * self._interval
-        beyond = self._index.position_from(below)
-        if beyond is not None:
-            # Nothing from there on is wanted, whatever the byte limit.
-            window = min(window, max(beyond - entry.position, self._interval))
-        readable_end = self._readable_end(entry.position) if self._holes else self._size
+        place = self._place(entry, below, bytes_max)
+        window, available = place.window, place.available
         while True:
-            available = readable_end - entry.position
             data = memoryview(read_sectors(self._file, entry.position, min(window, available)))
             bounds = self._bounds(data, entry, offset, below, bytes_max)
             if bounds is not None:
@@ -375,6 +446,20 @@ class SegmentFile:
         checked = end if start < end else start + slice_records(data[start:], 0, _OFFSET_MAX, 1).end
         self._check_sums(data, entry.position, checked)
         return data[start:end]
+
+    def _place(self, entry: IndexEntry, below: int, bytes_max: int) -> ReadPlace:
+        """What to read from a mark on, for so many bytes of records below an offset."""
+        window = bytes_max + 2 * self._interval
+        beyond = self._index.position_from(below)
+        if beyond is not None:
+            # Nothing from there on is wanted, whatever the byte limit.
+            window = min(window, max(beyond - entry.position, self._interval))
+        readable_end = self._readable_end(entry.position) if self._holes else self._size
+        return ReadPlace(entry.position, window, readable_end - entry.position)
+
+    def place_to_read(self, offset: int, below: int, bytes_max: int) -> ReadPlace:
+        """Where to read records by oneself, who then verifies them."""
+        return self._place(self._index.floor(offset), below, bytes_max)
 
     def _bounds(
         self, data: memoryview, entry: IndexEntry, offset: int, below: int, bytes_max: int
@@ -461,18 +546,21 @@ class SegmentFile:
                 end, position = hole.below, hole.end
         return IndexEntry(end, self._size)
 
-    def find(self, timestamp: int, offset: int, below: int) -> Offset | None:
+    def find(self, timestamp: int, offset: int, below: int, bytes_max: int) -> Offset | None:
         """The first offset in [`offset`, `below`) with this `timestamp` or a later one.
 
         The records cannot prove a time mark right, so only an index that this process built is
-        used.
+        used. Raises ScanNeeded without one, or when more than about `bytes_max` would be read.
         """
         if not self._size:
             return None
         if not self._is_index_ours:
-            self.rebuild_index()
-        entry = self._index.floor_time(timestamp)
-        for chunk in self._chunks(entry.position, self._size, 16 * self._interval):
+            raise ScanNeeded
+        by_time, by_offset = self._index.floor_time(timestamp), self._index.floor(offset)
+        first = max(by_time.position, by_offset.position)
+        for chunk in self._chunks(first, self._size, 16 * self._interval):
+            if chunk.position - first > bytes_max:
+                raise ScanNeeded
             for index, stamp in enumerate(chunk.columns.timestamps):
                 found = chunk.columns.offsets[index]
                 if found >= offset and stamp >= timestamp:

@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from goqueue.gateways.http.authentication import HttpAuthentication
 from goqueue.gateways.http.bodies import decoder_of, read_body
 from goqueue.gateways.http.routing.parameter import Parameter
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
+from goqueue.gateways.key_maker import KeyMaker
 from goqueue.gateways.port import Broker, NodeFacts, Scrape, ask
-from goqueue.model import HOUR, Code, Refused, Timestamp
+from goqueue.model import HOUR, Caller, Code, Refused, Timestamp
 from goqueue.model.requests import Command, Reply
 
 __all__ = ["ApiContext", "ApiLimits", "Call", "OpenCount", "ParameterValues"]
@@ -74,6 +76,10 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     page: HttpResponse
     streams: OpenCount
     requests: OpenCount
+    key_maker: KeyMaker
+    authentication: HttpAuthentication
+    # Protobuf as text to its descriptor in base64; slow for long texts.
+    encode_descriptor: Callable[[str], str]
 
 
 class ParameterValues(msgspec.Struct, frozen=True):
@@ -86,11 +92,14 @@ class ParameterValues(msgspec.Struct, frozen=True):
 class Call:
     """The parameters and the body of a request, for the code of its route."""
 
-    __slots__ = ("_values", "context", "request")
+    __slots__ = ("_values", "caller", "context", "request")
 
-    def __init__(self, request: HttpRequest, values: ParameterValues, context: ApiContext) -> None:
+    def __init__(
+        self, request: HttpRequest, values: ParameterValues, context: ApiContext, caller: Caller
+    ) -> None:
         self.request = request
         self.context = context
+        self.caller = caller
         self._values = values
 
     def __getitem__(self, parameter: Parameter[Value]) -> Value:
@@ -126,4 +135,4 @@ class Call:
 
     def ask(self, command: Command, expected: type[Expected]) -> Coroutine[Any, Any, Expected]:
         """Ask the broker; every command has one type of reply."""
-        return ask(self.context.broker, command, expected)
+        return ask(self.context.broker, command, expected, self.caller)

@@ -12,22 +12,30 @@ from goqueue.model import HTML_MEDIA
 
 __all__ = ["docs_page"]
 
+# A year.
+_HSTS = (b"Strict-Transport-Security", b"max-age=31536000")
+
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --accent: #2a7a5a; }
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --accent: #1f7a55;
+  --get: #1a6fa8; --post: #1f7a55; --patch: #9a5b00; --delete: #b93426; --head: #6a5fa6; }
+@media (prefers-color-scheme: dark) { :root { --accent: #5fc79a; --get: #6cb4ea; --post: #5fc79a;
+  --patch: #e0a54d; --delete: #f08a7d; --head: #b3a8ec; } }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1rem; }
 h1 { margin: 0.5rem 0; } h2 { margin: 2rem 0 0.5rem; border-bottom: 1px solid var(--line); }
-nav a { margin-right: 1rem; color: var(--accent); }
+nav { display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; } nav a { color: var(--accent); }
 details { border: 1px solid var(--line); border-radius: 6px; margin: 0.4rem 0; }
-summary { cursor: pointer; padding: 0.4rem 0.7rem; display: flex; gap: 0.7rem; flex-wrap: wrap; }
+summary { cursor: pointer; padding: 0.4rem 0.7rem; display: flex; gap: 0.2rem 0.7rem;
+  flex-wrap: wrap; align-items: baseline; }
+summary code { overflow-wrap: anywhere; }
 details > div { padding: 0 0.9rem 0.9rem; }
 code, pre, input, textarea { font: 13px/1.45 ui-monospace, monospace; }
 pre { background: var(--soft); padding: 0.6rem; overflow: auto; max-height: 24rem; }
-.method { font-weight: 700; min-width: 3.8rem; }
-.get { color: #1f78b4; } .post { color: #2a7a5a; } .patch { color: #b36b00; }
-.delete { color: #c0392b; } .head { color: #7a6fb0; }
-#search { margin: 1rem 0 0; padding: 0.5rem; }
+.method { font-weight: 700; min-width: 4.3rem; }
+.get { color: var(--get); } .post { color: var(--post); } .patch { color: var(--patch); }
+.delete { color: var(--delete); } .head { color: var(--head); }
+#search { margin: 1rem 0 0; padding: 0.5rem; font: inherit; }
 .soft { opacity: 0.75; }
-table { border-collapse: collapse; width: 100%; }
+table { border-collapse: collapse; width: 100%; overflow-wrap: anywhere; }
 th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0;
   border-bottom: 1px solid var(--line); }
 input, textarea { width: 100%; box-sizing: border-box; padding: 0.25rem; }
@@ -231,8 +239,11 @@ _PAGE = """<!doctype html>
 """
 
 
-def docs_page() -> HttpResponse:
-    """The page with the policy that lets it run its own script and nothing else."""
+def docs_page(*, has_hsts: bool = False) -> HttpResponse:
+    """The page with the policy that lets it run its own script and nothing else.
+
+    With `has_hsts` browsers are told to use https for this host from now on.
+    """
     policy = (
         "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
         f"frame-ancestors 'none'; style-src '{_digest(_STYLE)}'; script-src '{_digest(_SCRIPT)}'"
@@ -242,6 +253,7 @@ def docs_page() -> HttpResponse:
         (b"Content-Security-Policy", policy.encode()),
         (b"X-Content-Type-Options", b"nosniff"),
         (b"Referrer-Policy", b"no-referrer"),
+        *((_HSTS,) if has_hsts else ()),
     )
     return HttpResponse(200, page.encode(), HTML_MEDIA.encode(), headers)
 

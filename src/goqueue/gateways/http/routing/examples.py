@@ -9,6 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from goqueue.model import format_duration
+from goqueue.model.requests import TOPIC_SETTINGS, SettingKind, TopicSetting
+
 __all__ = ["example_of"]
 
 _TIME = "2025-01-31T12:00:00.123456789Z"
@@ -64,6 +67,18 @@ _BY_NAME: dict[str, Any] = {
     "value": "hello",
     "version": "0.1.0",
 }
+
+
+def _usual_setting(setting: TopicSetting) -> Any:  # noqa: ANN401 - whatever it is in JSON
+    """The default of a topic setting, as an answer shows it."""
+    if setting.kind is SettingKind.DURATION:
+        assert isinstance(setting.default, int)
+        return format_duration(setting.default)
+    return setting.default
+
+
+_BY_NAME |= {each.name: _usual_setting(each) for each in TOPIC_SETTINGS}
+_BY_NAME |= {"dead_letter_topic": "orders.dlq"}
 # Left out where all fields are optional: of what failed, and of delayed messages.
 _UNUSUAL = frozenset({"code", "delayed", "deliverAt", "error"})
 _DEPTH_MAX = 6
@@ -96,6 +111,8 @@ class _Example:
         if isinstance(found, inspect.EnumType):
             return next(iter(found.cls)).value
         if isinstance(found, inspect.ListType | inspect.VarTupleType | inspect.SetType):
+            if isinstance(usual := _BY_NAME.get(name), tuple):
+                return list(usual)
             return [self.of(found.item_type, name)]
         if isinstance(found, inspect.TupleType):
             return [self.of(each, name) for each in found.item_types]
@@ -114,7 +131,7 @@ class _Example:
         if isinstance(found, inspect.FloatType):
             return 0.5
         if isinstance(found, inspect.BoolType):
-            return True
+            return usual if isinstance(usual, bool) else True
         return usual if usual is not None else "text"
 
     def _struct(self, found: inspect.StructType) -> dict[str, Any]:

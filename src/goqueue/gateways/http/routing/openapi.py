@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from goqueue.gateways.errors import ERRORS, ErrorBody, describe
 from goqueue.gateways.http.bodies import JsonSchema, scalar_schema
-from goqueue.gateways.http.errors import ERRORS, ErrorBody, describe
 from goqueue.gateways.http.routing.examples import example_of
 from goqueue.gateways.http.routing.parameter import Parameter, ParameterLocation
 from goqueue.gateways.http.routing.router import SCHEMA_REF, Route
@@ -26,7 +26,7 @@ _EVENT_SCHEMA: JsonSchema = {
     "type": "object",
     "properties": {
         "id": {"type": "string", "description": "where each partition continues after this event"},
-        "event": {"type": "string", "enum": ["message", "gap", "end"]},
+        "event": {"type": "string", "enum": ["message", "gap", "reset", "end"]},
         "data": {"type": "string", "description": "JSON: a message, or what is missing and why"},
     },
 }
@@ -81,7 +81,7 @@ def route_errors(route: Route) -> tuple[Code, ...]:
 def _kinds(routes: Iterable[Route]) -> list[type[msgspec.Struct]]:
     kinds: dict[type[msgspec.Struct], None] = {ErrorBody: None}
     for route in routes:
-        for kind in (route.body, route.answer, route.failing):
+        for kind in (route.body, route.answer, route.failing, route.failure):
             if kind is not None:
                 kinds[kind] = None
     return list(kinds)
@@ -152,6 +152,9 @@ def _responses(route: Route, schemas: dict[type[msgspec.Struct], JsonSchema]) ->
     content: JsonSchema = {}
     if route.answer is not None:
         content["schema"] = schemas[route.answer]
+    elif route.answer_schema is not None:
+        content["schema"] = route.answer_schema
+        content["example"] = route.answer_schema["examples"][0]
     elif route.answer_media == JSON_MEDIA:
         content["schema"] = {"type": "object"}
     elif route.answer_media == EVENT_STREAM_MEDIA:
@@ -170,31 +173,34 @@ def _responses(route: Route, schemas: dict[type[msgspec.Struct], JsonSchema]) ->
     for code in route_errors(route):
         by_status[ERRORS[code].status].append(code)
     for status, codes in sorted(by_status.items()):
-        responses[str(status)] = _failure(codes, schemas[ErrorBody], route, schemas)
+        responses[str(status)] = _failure(codes, route, schemas)
     return responses
 
 
 def _failure(
     codes: list[Code],
-    body: JsonSchema,
     route: Route,
     schemas: dict[type[msgspec.Struct], JsonSchema],
 ) -> JsonSchema:
     status = ERRORS[codes[0]].status
     told: JsonSchema = {"properties": {"code": {"enum": [code.value for code in codes]}}}
-    schema: JsonSchema = {"allOf": [body, told]}
+    schema: JsonSchema = {"allOf": [schemas[route.failure or ErrorBody], told]}
     if status == 503 and route.failing is not None:
         schema = {"anyOf": [schemas[route.failing], schema]}
     headers: JsonSchema = {"X-Request-ID": _REQUEST_ID}
     if status == 503:
         headers["Retry-After"] = {"description": "seconds", "schema": {"type": "string"}}
-    example = {
+    example: JsonSchema = {
         "error": describe(codes[0], {}),
         "code": codes[0].value,
         "status": status,
     }
+    media = JSON_MEDIA
+    if route.failure is not None:
+        example |= {"error_code": status, "message": example["error"]}
+        media = route.answer_media
     return {
         "description": ", ".join(code.value for code in codes),
         "headers": headers,
-        "content": {JSON_MEDIA: {"schema": schema, "example": example}},
+        "content": {media: {"schema": schema, "example": example}},
     }

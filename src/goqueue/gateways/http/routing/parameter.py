@@ -30,7 +30,9 @@ __all__ = [
     "ParameterLocation",
     "boolean",
     "choice",
+    "cursor",
     "duration",
+    "identifier",
     "integer",
     "moment",
     "name",
@@ -46,7 +48,7 @@ Choice = TypeVar("Choice", bound=enum.StrEnum)
 _INTEGER = re.compile(r"-?[0-9]{1,100}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]+(?:[.][0-9]+)?", re.ASCII)
 _DURATION_TEXT = (
-    "^([0-9]+([.][0-9]+)?|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+)$"
+    "^([0-9]+([.][0-9]+)?|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h|d|w))+)$"
 )
 _DURATION = re.compile(_DURATION_TEXT)
 _DURATION_LENGTH_MAX = 64
@@ -127,7 +129,7 @@ def duration(
         schema |= {"pattern": _DURATION_TEXT, "maxLength": _DURATION_LENGTH_MAX}
         summary = f"{summary}; {limits}, more is cut to that"
     else:
-        schema["pattern"] = duration_pattern(minimum_ns, maximum_ns)
+        schema["pattern"] = duration_pattern(minimum_ns, maximum_ns, has_seconds=True)
         summary = f"{summary}; {limits}"
     if isinstance(default, int):
         schema["default"] = format_duration(default)
@@ -210,6 +212,40 @@ def text(name: str, summary: str, *, maximum: int) -> Parameter[str]:
     )
 
 
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_IDENTIFIER_SCHEMA: JsonSchema = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
+
+
+def identifier(name: str, summary: str) -> Parameter[str]:
+    """The id of a key, an ACL or a tenant, in the path."""
+
+    def read(given: str) -> str:
+        if not _IDENTIFIER.fullmatch(given):
+            raise Refused(Code.REQUEST_INVALID, field=name, reason="is not an id")
+        return given
+
+    return Parameter(
+        name=name,
+        summary=summary,
+        schema=_IDENTIFIER_SCHEMA,
+        read=read,
+        default="",
+        location=ParameterLocation.PATH,
+        is_required=True,
+    )
+
+
+def cursor(name: str, summary: str) -> Parameter[str]:
+    """Where a page begins: what the page before said, or nothing."""
+
+    def read(given: str) -> str:
+        if not _IDENTIFIER.fullmatch(given):
+            raise Refused(Code.REQUEST_INVALID, field=name, reason="is not the end of a page")
+        return given
+
+    return Parameter(name=name, summary=summary, schema=_IDENTIFIER_SCHEMA, read=read, default="")
+
+
 def partition(
     name: str,
     summary: str,
@@ -251,7 +287,7 @@ def _within(name: str, number: int, minimum: int, maximum: int, *, is_cut: bool)
 def _span(name: str, given: str) -> int:
     """The nanoseconds of a duration; what is too long for a number is longer than any limit."""
     if len(given) > _DURATION_LENGTH_MAX or not _DURATION.fullmatch(given):
-        reason = "must be a duration such as 250ms, 30s or 1h30m"
+        reason = "must be a duration such as 250ms, 30s, 1h30m or 7d"
         raise Refused(Code.REQUEST_INVALID, field=name, reason=reason)
     try:
         return span_ns(float(given) if _SECONDS.fullmatch(given) else given)

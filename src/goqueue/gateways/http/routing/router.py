@@ -12,6 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from goqueue.gateways.http.authentication import Gate
 from goqueue.gateways.http.bodies import JsonSchema, unknown_name
 from goqueue.gateways.http.routing.call import Call, ParameterValues
 from goqueue.gateways.http.routing.parameter import Parameter, ParameterLocation
@@ -42,7 +43,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     `body_schema` is for a body whose struct cannot tell all, such as which fields go together.
     An example of the answer is made from its struct, unless there is one here.
     A route that waits has no time limit of its own. Routes of the service have no version and
-    are told apart by `is_service`.
+    are told apart by `is_service`. `gate` says who needs no key. `answer_schema` is for an answer
+    that is no object; `failure` is the body of its refusals, if that is another than everywhere.
+    With `takes_any_query` unknown parameters are ignored.
     """
 
     method: str
@@ -55,9 +58,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_media: str = JSON_MEDIA
     body_schema: JsonSchema | None = None
     answer: type[msgspec.Struct] | None = None
+    answer_schema: JsonSchema | None = None
     answer_media: str = JSON_MEDIA
     answer_headers: tuple[str, ...] = ()
     failing: type[msgspec.Struct] | None = None
+    failure: type[msgspec.Struct] | None = None
+    takes_any_query: bool = False
     status: int = 200
     errors: tuple[Code, ...] = ()
     waits: bool = False
@@ -65,6 +71,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     is_publish: bool = False
     is_service: bool = False
     has_effect: bool = False
+    gate: Gate = Gate.KEY
     example: Any = None
     answer_example: Any = None
 
@@ -79,7 +86,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """Whether an empty body cannot stand for an object without fields."""
         if self.body is None:
             return self.body_media != JSON_MEDIA
-        return any(field.required for field in msgspec.structs.fields(self.body))
+        if any(field.required for field in msgspec.structs.fields(self.body)):
+            return True
+        # One of several fields may be required, whichever.
+        choices = (self.body_schema or {}).get("anyOf", ())
+        return bool(choices) and all(choice.get("required") for choice in choices)
 
 
 _VERSION = b"v1"
@@ -105,6 +116,15 @@ class Match:
         self._segments = segments
         self._without_query: ParameterValues | None = None
 
+    @property
+    def topic(self) -> str:
+        """The topic that the path names; empty if it names none, or none that can be."""
+        try:
+            topic = self.values(b"").by_name.get("topic", "")
+        except Refused:
+            return ""
+        return topic if isinstance(topic, str) else ""
+
     def values(self, query: bytes) -> ParameterValues:
         """Every parameter, read and checked; those of a path alone only once."""
         if query:
@@ -129,7 +149,7 @@ class Match:
                 raise Refused(Code.REQUEST_INVALID, field=parameter.name, reason="is given twice")
             values[parameter.name] = parameter.read(texts[0])
             present.append(parameter.name)
-        if len(present) < len(given):
+        if len(present) < len(given) and not self.route.takes_any_query:
             known = tuple(
                 each.name
                 for each in self.route.parameters

@@ -6,14 +6,21 @@ documented ones; tests pass smaller numbers.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from goqueue.model import JSON_MEDIA, Code
+from goqueue.gateways.connection_limits import ConnectionBytes
+from goqueue.gateways.credentials import Hold
+from goqueue.gateways.peer import Peer
+from goqueue.model import JSON_MEDIA, Code, ProvenKey
+
+if TYPE_CHECKING:
+    from goqueue.gateways.http.server.responses import Refusal
 
 __all__ = [
     "Application",
+    "Guard",
     "HttpLimits",
     "HttpRequest",
     "HttpResponse",
@@ -67,6 +74,16 @@ class Target(Protocol):
         """How long an answer may take; infinite for requests that wait for something."""
         ...
 
+    @property
+    def is_last(self) -> bool:
+        """Whether the connection ends with the answer."""
+        ...
+
+    @property
+    def keeps_body(self) -> bool:
+        """Whether the body matters: one that will not be read is received and forgotten."""
+        ...
+
 
 class HttpRequest(msgspec.Struct, frozen=True):
     """One request, whole: head and body have arrived and are within their limits."""
@@ -83,6 +100,10 @@ class HttpRequest(msgspec.Struct, frozen=True):
     # What the application made of method and path.
     target: Target
     version: str = "1.1"
+    # The other end of the connection, with its certificate if it has proved one.
+    peer: Peer = Peer()
+    # What the headers or the certificate proved; None: nothing, or authentication is off.
+    key: ProvenKey | None = None
 
 
 class StreamSink(Protocol):
@@ -107,7 +128,8 @@ class HttpStream(msgspec.Struct, frozen=True):
 class HttpResponse(msgspec.Struct, frozen=True):
     """An answer; its buffers are given away and must not change afterwards.
 
-    With a `stream` that is the body, and the connection ends with it.
+    With a `stream` that is the body, and the connection ends with it. `code` and `reason` are what
+    the log says of an answer that reports a failure and is no refusal.
     """
 
     status: int
@@ -115,6 +137,40 @@ class HttpResponse(msgspec.Struct, frozen=True):
     content_type: bytes = JSON_MEDIA.encode()
     headers: tuple[tuple[bytes, bytes], ...] = ()
     stream: HttpStream | None = None
+    code: str = ""
+    reason: str = ""
+
+
+class Guard(Protocol):
+    """Proves who sends a request."""
+
+    def authenticate(
+        self, method: str, target: Target, headers: dict[bytes, bytes], peer: Peer
+    ) -> "ProvenKey | Refusal | None":
+        """The key of a request, or why it is refused; takes the secret out of the headers.
+
+        None: it has none and needs none. Then it has no body either.
+        """
+        ...
+
+    def hold(self, address: str, headers: Mapping[bytes, bytes]) -> Hold | None:
+        """Hold back the answer to a failed attempt; None if too many are held back."""
+        ...
+
+
+class Connected(Protocol):
+    """One connection, as the application sees it."""
+
+    def admit(self, target: Target, proven: ProvenKey | None) -> Target:
+        """The target for a key that was proved; without authentication there is none.
+
+        Called once per request, after `resolve`; a target that refuses keeps no body.
+        """
+        ...
+
+    def close(self) -> None:
+        """The connection is gone."""
+        ...
 
 
 class Application(Protocol):
@@ -122,6 +178,18 @@ class Application(Protocol):
 
     def resolve(self, method: str, path: bytes) -> Target:
         """What is asked for; called once per request, when its head is complete. Never fails."""
+        ...
+
+    @property
+    def guard(self) -> Guard | None:
+        """Who checks the keys of requests; None: nobody, authentication is off."""
+        ...
+
+    def connected(self, held: ConnectionBytes, /) -> Connected:
+        """A connection was made; it is closed once.
+
+        What it holds is counted for its tenant, too, once the application knows that.
+        """
         ...
 
     async def answer(self, request: HttpRequest) -> HttpResponse:

@@ -13,11 +13,11 @@ them, share one timer that moves at most once per time limit (see `deadlines.py`
 
 import asyncio
 import logging
-import socket
 from collections.abc import Mapping
 from typing import cast
 
-from goqueue.gateways.connection_limits import Admission, Capacity
+from goqueue.gateways.connection_limits import Admission, ConnectionBytes
+from goqueue.gateways.credentials import Hold
 from goqueue.gateways.http.server.application import (
     Application,
     HttpLimits,
@@ -25,8 +25,15 @@ from goqueue.gateways.http.server.application import (
     HttpResponse,
     HttpStream,
 )
-from goqueue.gateways.http.server.deadlines import Alarm, ClientProbe, SendProgress
-from goqueue.gateways.http.server.reader import RequestReader
+from goqueue.gateways.http.server.deadlines import (
+    TCP_INPUT_ENDED,
+    TCP_RESET,
+    Alarm,
+    ClientProbe,
+    SendProgress,
+    tcp_state_of,
+)
+from goqueue.gateways.http.server.reader import KnownHeads, RequestReader
 from goqueue.gateways.http.server.request_runner import STREAMED, Outcome, RequestRunner
 from goqueue.gateways.http.server.responses import (
     BODY_SLOW,
@@ -37,6 +44,7 @@ from goqueue.gateways.http.server.responses import (
     LAST_CHUNK,
     STOPPING,
     TOO_MANY_CONNECTIONS,
+    UNAUTHENTICATED,
     UNSENT_FULL,
     Buffer,
     Refusal,
@@ -52,9 +60,12 @@ from goqueue.gateways.http.server.states import (
     State,
     read_timeouts,
 )
-from goqueue.gateways.listener import Endpoint, TcpListener
+from goqueue.gateways.listener import TcpListener
+from goqueue.gateways.lost_transport import LOST
+from goqueue.gateways.paced_writer import PIECE_BYTES, PacedWriter
+from goqueue.gateways.peer import peer_of
 
-__all__ = ["HttpConnection", "http_listener"]
+__all__ = ["HttpConnection"]
 
 _logger = logging.getLogger(__name__)
 
@@ -64,27 +75,31 @@ _READING, _PAUSED = Input.READING, Input.PAUSED
 _PHASE_ENDED = Phase.ENDED
 _REQUEST_READ, _ANSWERED = Event.REQUEST_READ, Event.ANSWERED
 
-# TCP_CLOSE and TCP_CLOSE_WAIT of the kernel's tcp_states.h.
-_RESET = 7
-_INPUT_ENDED = 8
-
 
 class HttpConnection(asyncio.Protocol):
     """Speaks HTTP/1.1 with one client."""
 
-    def __init__(self, application: Application, limits: HttpLimits, listener: TcpListener) -> None:
+    def __init__(
+        self,
+        application: Application,
+        limits: HttpLimits,
+        listener: TcpListener,
+        heads: KnownHeads | None = None,
+    ) -> None:
         self._listener = listener
         self._capacity = listener.capacity
         self._traffic = listener.traffic
         self._application = application
         self._limits = limits
+        self._heads = heads
         self._timeouts = read_timeouts(limits)
         self._loop = asyncio.get_running_loop()
         self._states = ConnectionState()
         self._alarm = Alarm(self._loop, self._on_deadline)
         self._read_deadline = NEVER
         self._handling_deadline = NEVER
-        self._progress = SendProgress(limits, self._capacity.unsent)
+        self._bytes = ConnectionBytes(self._capacity, has_tenants=application.guard is not None)
+        self._progress = SendProgress(limits, self._bytes.unsent)
         self._probe = ClientProbe()
         # Bytes that were received and not yet parsed.
         self._unread: memoryview | None = None
@@ -93,10 +108,20 @@ class HttpConnection(asyncio.Protocol):
         self._runner: RequestRunner | None = None
         # The client does not read, and the transport has buffered enough.
         self._is_blocked = False
+        # Under TLS, what is larger than the transport should get at once waits in between.
+        self._writer: asyncio.Transport | PacedWriter = LOST
+        self._paced: PacedWriter | None = None
         self._version_answered = "1.1"
         # The body that is being sent, and what waits until the client has read some of it.
         self._stream: HttpStream | None = None
         self._drained: asyncio.Future[None] | None = None
+        # Until a key was proved, where one is asked for.
+        self._is_unproven = False
+        # When the first acceptable request has to have come.
+        self._first_by = NEVER
+        # The answer to a failed attempt to authenticate, while it is held back.
+        self._hold: Hold | None = None
+        self._hold_timer: asyncio.TimerHandle | None = None
 
     # ---- what the listener calls -----------------------------------------------------------
 
@@ -105,10 +130,7 @@ class HttpConnection(asyncio.Protocol):
         """Where the connection stands."""
         return self._states
 
-    @property
-    def worker(self) -> None:
-        """No task answers requests."""
-        return
+    worker = None  # No task answers requests.
 
     def drain(self) -> None:
         """Answer what has been asked, then close; at once if nothing has."""
@@ -125,21 +147,48 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods without being of the class.
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = self._writer = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes_max)
-        peer = transport.get_extra_info("peername")
-        self._address = peer[0] if isinstance(peer, tuple) else ""
+        self._peer = peer_of(transport)
+        if self._peer.is_tls:
+            self._writer = self._paced = PacedWriter(self._transport, self._loop, self._unblock)
+            self._transport.set_write_buffer_limits(high=PIECE_BYTES)
+        self._connected = self._application.connected(self._bytes)
         self._reader = RequestReader(
-            self._address, self._limits, self._application.resolve, self._capacity.requests
+            self._peer,
+            self._limits,
+            self._application.resolve,
+            self._bytes.requests,
+            self._application.guard,
+            admit=self._connected.admit,
+            heads=self._heads,
         )
-        match self._listener.admit(self, self._address):
+        match self._listener.admit(self, self._peer):
             case Admission.STOPPING:
                 self._reader.refuse(STOPPING)
             case Admission.FULL:
                 self._reader.refuse(TOO_MANY_CONNECTIONS)
-            case Admission.OVERFULL:
+            case Admission.OVERFULL | Admission.EXPIRED:
                 self.cut()
+            case Admission.ACCEPTED:
+                if self._application.guard is not None:
+                    self._expect_key()
         self._advance()
+
+    def _expect_key(self) -> None:
+        """Whoever sends no key soon has to leave, and makes room for others before."""
+        self._is_unproven = True
+        self._first_by = self._loop.time() + self._limits.head_timeout_s
+        leaving = self._capacity.unproven.add(self, self._peer.address)
+        if leaving is not None:
+            leaving.cut()
+
+    def _note_key(self) -> None:
+        """A first request was acceptable; one without a key leaves the connection unproven."""
+        self._first_by = NEVER
+        if self._reader.has_proven:
+            self._is_unproven = False
+            self._capacity.unproven.remove(self)
 
     def data_received(self, data: bytes) -> None:
         self._traffic.bytes_in += len(data)
@@ -151,20 +200,34 @@ class HttpConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._states.on_input(Event.INPUT_ENDED)
+        if self._paced is not None:
+            self._paced.clear()
         if self._states.state is State.LINGERING:
             return False
         if self._unread is None:
             self._end_input()
         self._probe.start(self._loop.time())
         self._advance()
-        # Closing is ours to decide: a response may be under way.
-        return True
+        # Closing is ours to decide: a response may be under way. Under TLS it is not: the end of
+        # the input ends the connection, and what is not answered yet is not answered.
+        return not self._peer.is_tls
 
     def pause_writing(self) -> None:
-        self._is_blocked = True
-        self._expect_progress()
+        if self._paced is not None:
+            self._paced.pause()
+        self._block()
 
     def resume_writing(self) -> None:
+        if self._paced is None or not self._paced.resume():
+            self._unblock()
+
+    def _block(self) -> None:
+        """The client does not read as fast as it is answered; only less unsent is progress."""
+        if not self._is_blocked:
+            self._is_blocked = True
+            self._expect_progress()
+
+    def _unblock(self) -> None:
         self._is_blocked = False
         self._progress.clear()
         if self._states.state is State.SENDING:
@@ -175,19 +238,29 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._states.on(Event.LOST)
+        if self._paced is not None:
+            self._paced.clear()
+        self._transport, self._writer, self._paced = LOST, LOST, None
         self._progress.clear()
         self._alarm.stop()
+        self._release_hold()
+        if self._is_unproven:
+            self._capacity.unproven.remove(self)
+        self._connected.close()
         self._unread = None
         self._reader.release_all()
+        self._bytes.close()
         runner, self._runner, self._request = self._runner, None, None
         if runner is not None:
             runner.interrupt(asyncio.CancelledError())
-        self._listener.forget(self, self._address)
+        self._listener.forget(self, self._peer)
 
     # ---- reading ---------------------------------------------------------------------------
 
     def _feed(self, data: bytes | memoryview) -> None:
         taken = self._reader.feed(data)
+        if self._is_unproven and self._reader.has_accepted:
+            self._note_key()
         if taken < len(data):
             self._unread = memoryview(data)[taken:]
         self._advance()
@@ -212,7 +285,8 @@ class HttpConnection(asyncio.Protocol):
         states = self._states
         if states.state is _IDLE:
             if self._reader.requests:
-                self._start_answering()
+                states.on(_REQUEST_READ)
+                self._answer_requests()
             else:
                 self._rest()
         if states.input is _READING and (self._unread is not None or self._reader.is_full):
@@ -227,7 +301,9 @@ class HttpConnection(asyncio.Protocol):
         if self._transport.is_closing():
             # It has failed by itself, and the loss is about to be reported.
             return
-        if reader.refusal is not None:
+        if reader.refusal is UNAUTHENTICATED:
+            self._refuse_late()
+        elif reader.refusal is not None:
             self._refuse(reader.refusal)
         elif reader.phase is _PHASE_ENDED:
             self._close()
@@ -245,10 +321,6 @@ class HttpConnection(asyncio.Protocol):
         self._transport.resume_reading()
 
     # ---- answering -------------------------------------------------------------------------
-
-    def _start_answering(self) -> None:
-        self._states.on(_REQUEST_READ)
-        self._answer_requests()
 
     def _answer_requests(self) -> None:
         """Answer the requests that were read, in order, until one has to wait or none is left."""
@@ -269,15 +341,14 @@ class HttpConnection(asyncio.Protocol):
         """Start to answer; None if that takes its time."""
         self._traffic.requests_total += 1
         self._version_answered = request.version
-        target = request.target
-        if self._capacity.unsent.is_spent and target.may_be_large:
+        if self._bytes.unsent.is_spent and request.target.may_be_large:
             # Readers that do not read hold so much that this one has to come again.
             return self._refusal(UNSENT_FULL, request.headers)
         runner = RequestRunner(self._loop, self._application.answer(request), self._handled)
         outcome = runner.start()
         if outcome is None:
             self._request, self._runner = request, runner
-            self._handling_deadline = self._loop.time() + target.handling_s
+            self._handling_deadline = self._loop.time() + request.target.handling_s
         return outcome
 
     def _handled(self, outcome: Outcome) -> None:
@@ -336,13 +407,9 @@ class HttpConnection(asyncio.Protocol):
         )
 
     def _refusal(self, refusal: Refusal, headers: Mapping[bytes, bytes]) -> HttpResponse:
+        client = self._peer.address
         return self._application.refusal(
-            refusal.status,
-            refusal.code,
-            refusal.sentence,
-            refusal.details,
-            headers,
-            client=self._address,
+            refusal.status, refusal.code, refusal.sentence, refusal.details, headers, client=client
         )
 
     # ---- streaming -------------------------------------------------------------------------
@@ -402,7 +469,33 @@ class HttpConnection(asyncio.Protocol):
 
     def _write(self, buffer: Buffer) -> None:
         self._traffic.bytes_out += len(buffer)
-        self._transport.write(buffer)
+        self._writer.write(buffer)
+        if self._paced is not None and self._paced.is_pending:
+            self._block()
+
+    def _refuse_late(self) -> None:
+        """Let a caller without a valid key wait for the answer; what it sends is not kept."""
+        guard = self._application.guard
+        assert guard is not None
+        if self._hold is not None:
+            return
+        self._capacity.suspects.add(self._peer.address, self._loop.time())
+        self._hold = hold = guard.hold(self._peer.address, self._reader.headers)
+        if hold is None:
+            self.cut()
+            return
+        self._hold_timer = self._loop.call_later(hold.delay_s, self._end_hold)
+
+    def _end_hold(self) -> None:
+        self._release_hold()
+        if self._states.state is _IDLE and not self._transport.is_closing():
+            self._refuse(UNAUTHENTICATED)
+            self._set_deadlines()
+
+    def _release_hold(self) -> None:
+        if self._hold is not None and self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold.release()
 
     def _refuse(self, refusal: Refusal) -> None:
         """Say why, then let the client finish sending before the connection closes."""
@@ -417,11 +510,12 @@ class HttpConnection(asyncio.Protocol):
         self._reader.has_new_phase = True
         if self._states.input is _PAUSED:
             self._resume_reading()
-        self._transport.write_eof()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
 
     def _close(self) -> None:
         self._states.on(Event.FINISHED)
-        self._transport.close()
+        self._writer.close()
         self._expect_progress()
 
     # ---- deadlines -------------------------------------------------------------------------
@@ -435,6 +529,8 @@ class HttpConnection(asyncio.Protocol):
             reader.has_new_phase = False
             timeout_s = self._timeouts[states.state][reader.phase]
             self._read_deadline = self._loop.time() + timeout_s
+            if reader.phase is not Phase.ENDED:
+                self._read_deadline = min(self._read_deadline, self._first_by)
         self._alarm.set(
             min(
                 self._read_deadline,
@@ -479,50 +575,26 @@ class HttpConnection(asyncio.Protocol):
             self._reader.finish()
 
     def _expect_progress(self) -> None:
-        self._progress.expect(self._transport.get_write_buffer_size(), self._loop.time())
+        self._progress.expect(self._writer.get_write_buffer_size(), self._loop.time())
         self._set_deadlines()
 
     def _judge_progress(self) -> None:
-        if self._progress.is_enough(self._transport.get_write_buffer_size()):
+        if self._progress.is_enough(self._writer.get_write_buffer_size()):
             self._expect_progress()
         else:
             self._progress.deadline = NEVER
             self.cut()
 
     def _look_for_client(self, now: float) -> None:
-        """Find out whether a client is still there of which the loop hears nothing.
-
-        The loop does not watch a socket after the end of its input, nor while reading is paused.
-        To something sent to a client that has gone, its kernel answers with a reset. An interim
-        response is all that may be sent before the answer is known, and only clients of HTTP/1.1
-        understand it; one of HTTP/1.0 is given the benefit of the doubt.
-        """
+        """Find out whether a client is still there, see `ClientProbe`."""
         if self._states.input is _READING:
             return
-        peer = self._transport.get_extra_info("socket")
-        state = peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-        if state == _RESET:
+        state = tcp_state_of(self._transport)
+        if state == TCP_RESET:
             self.cut()
             return
         is_able = self._version_answered == "1.1" and not self._is_blocked
-        if state == _INPUT_ENDED and is_able and not self._probe.is_sent:
+        if state == TCP_INPUT_ENDED and is_able and not self._probe.is_sent:
             self._probe.is_sent = True
             self._write(CONTINUE if self._stream is None else self._chunk(self._stream.probe))
         self._probe.repeat(now)
-
-
-def http_listener(
-    application: Application,
-    endpoint: Endpoint,
-    *,
-    limits: HttpLimits | None = None,
-    capacity: Capacity | None = None,
-) -> TcpListener:
-    """A listener that serves an application over HTTP/1.1."""
-    held = HttpLimits() if limits is None else limits
-    return TcpListener(
-        "http",
-        endpoint,
-        lambda listener: HttpConnection(application, held, listener),
-        Capacity() if capacity is None else capacity,
-    )

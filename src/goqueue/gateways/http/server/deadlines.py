@@ -7,16 +7,32 @@ Only an earlier deadline replaces it. `SendProgress` decides whether a slow read
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
 
-from goqueue.gateways.connection_limits import ByteBudget
+from goqueue.gateways.connection_limits import ByteBudget, HeldBytes
 from goqueue.gateways.http.server.application import HttpLimits
 from goqueue.gateways.http.server.states import NEVER
 
-__all__ = ["Alarm", "ClientProbe", "SendProgress"]
+__all__ = [
+    "TCP_INPUT_ENDED",
+    "TCP_RESET",
+    "Alarm",
+    "ClientProbe",
+    "SendProgress",
+    "tcp_state_of",
+]
+
+# TCP_CLOSE and TCP_CLOSE_WAIT of the kernel's tcp_states.h.
+TCP_RESET = 7
+TCP_INPUT_ENDED = 8
 
 _PROBE_S = 0.02
 _PROBE_S_MAX = 5.0
+
+
+def _ring_nobody(_: float) -> None:
+    """Of an alarm that was stopped."""
 
 
 class Alarm:
@@ -40,6 +56,8 @@ class Alarm:
             self._timer_at = deadline
 
     def stop(self) -> None:
+        """Never call `ring` again, and do not refer to its owner any more."""
+        self._ring = _ring_nobody
         self._deadline = self._timer_at = NEVER
         if self._timer is not None:
             self._timer.cancel()
@@ -62,7 +80,7 @@ class SendProgress:
 
     __slots__ = ("_budget", "_rate_min", "_timeout_s", "_unsent", "deadline")
 
-    def __init__(self, limits: HttpLimits, budget: ByteBudget) -> None:
+    def __init__(self, limits: HttpLimits, budget: ByteBudget | HeldBytes) -> None:
         self.deadline = NEVER
         self._timeout_s = limits.write_timeout_s
         self._rate_min = limits.write_bytes_per_s_min
@@ -93,6 +111,11 @@ class ClientProbe:
     A client that has closed and one that has only finished sending look the same until something
     is sent to it. Quick answers are given a moment to be that something; then the client is looked
     at, again after the same time, then ever more rarely.
+
+    The loop does not watch a socket after the end of its input, nor while reading is paused. To
+    something sent to a client that has gone, its kernel answers with a reset. An interim response
+    is all that may be sent before the answer is known, and only clients of HTTP/1.1 understand it;
+    one of HTTP/1.0 is given the benefit of the doubt.
     """
 
     __slots__ = ("_interval_s", "deadline", "is_sent")
@@ -113,3 +136,9 @@ class ClientProbe:
 
     def stop(self) -> None:
         self.deadline = NEVER
+
+
+def tcp_state_of(transport: asyncio.BaseTransport) -> int:
+    """What the kernel knows about the connection of a transport."""
+    peer: socket.socket = transport.get_extra_info("socket")
+    return peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]

@@ -4,6 +4,8 @@ Owns the parser, the request that is being received and those that wait for an a
 refuses what breaks the grammar; here is refused what is grammatical and still ambiguous,
 unsupported or too large. Never writes and never waits.
 
+Clients send the same head over and over: one that was parsed is not parsed again, see `KnownHeads`.
+
 Invariants: a head that is accepted says in exactly one way where its body ends. Once something was
 refused, or the last request has come, no further byte is looked at, so a request hidden behind a
 doubtful one is never seen.
@@ -16,8 +18,13 @@ from types import MappingProxyType
 import httptools
 import msgspec
 
-from goqueue.gateways.connection_limits import ByteBudget
-from goqueue.gateways.http.server.application import HttpLimits, HttpRequest, Target
+from goqueue.gateways.connection_limits import ByteBudget, HeldBytes
+from goqueue.gateways.http.server.application import (
+    Guard,
+    HttpLimits,
+    HttpRequest,
+    Target,
+)
 from goqueue.gateways.http.server.responses import (
     BODIES_FULL,
     HEAD_TOO_LARGE,
@@ -29,23 +36,29 @@ from goqueue.gateways.http.server.responses import (
     malformed,
 )
 from goqueue.gateways.http.server.states import PHASES, Phase
+from goqueue.gateways.peer import Peer
+from goqueue.model import ProvenKey
 
-__all__ = ["Head", "HeadLines", "RequestReader", "Unacceptable"]
+__all__ = ["Head", "HeadLines", "KnownHeads", "RequestReader", "Unacceptable"]
 
 # Two of these, and two readers may each believe a different one.
+_PLAIN = b"identity"
 _SINGLE = frozenset(
     {
-        b"authorization",
         b"content-length",
         b"content-type",
         b"host",
         b"origin",
         b"transfer-encoding",
-        b"x-api-key",
         b"x-request-id",
     }
 )
 _SCHEMES = (b"http://", b"https://")
+_HEAD_END = b"\r\n\r\n"
+# Of heads that are remembered: how many, how long, and what none of them has.
+_HEADS_KEPT = 1024
+_HEAD_BYTES_KEPT = 1024
+_SECRETS = frozenset({b"authorization", b"cookie", b"proxy-authorization", b"x-api-key"})
 
 
 class Unacceptable(Exception):
@@ -97,6 +110,9 @@ class HeadLines:
         path, query = self._split_target(method)
         if b"host" not in headers and version == "1.1":
             raise Unacceptable(malformed("the Host header is missing"))
+        if headers.get(b"content-encoding", _PLAIN).lower() != _PLAIN:
+            # Inflating it could take a thousand times the memory that its sender needed.
+            raise Unacceptable(malformed("a body with a Content-Encoding is not supported"))
         return Head(
             method,
             path,
@@ -161,12 +177,50 @@ class HeadLines:
         return path if path.startswith(b"/") else b"/" + path
 
 
+class KnownHeads:
+    """Heads that the parser has accepted, by their bytes; shared by the connections of a listener.
+
+    What bytes mean to a parser that is between two requests depends on nothing else, so a head is
+    known by being equal, from its first byte to the empty line. Heads with credentials are not
+    kept. Bounded: when there are too many, all are forgotten.
+    """
+
+    __slots__ = ("_heads",)
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, Head] = {}
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def find(self, head: bytes) -> Head | None:
+        return self._heads.get(head)
+
+    def add(self, data: bytes, head: Head) -> None:
+        """Keep the head of a request that these bytes are, if they are no more and no less."""
+        end = data.find(_HEAD_END) + len(_HEAD_END)
+        # The parser found a body of that length: then the first empty line ends the head.
+        if end > _HEAD_BYTES_KEPT or head.length != len(data) - end or head.expects_continue:
+            return
+        if not _SECRETS.isdisjoint(head.headers):
+            return
+        if len(self._heads) >= _HEADS_KEPT:
+            self._heads.clear()
+        self._heads[data[:end]] = head
+
+
 # The parser cannot be stopped between two requests. Fed in pieces of this size it finds no more
 # than a hundred or so at once, however many a read brings.
 _PIECE_BYTES = 4096
 # Bound here for the path of every request, see `states.py`.
 _BETWEEN, _HEAD, _BODY, _ENDED = Phase.BETWEEN, Phase.HEAD, Phase.BODY, Phase.ENDED
 _NO_HEADERS: Mapping[bytes, bytes] = MappingProxyType({})
+# In place of the parser of a connection that is gone: a parser refers to its reader.
+_SPENT = httptools.HttpRequestParser(object())
+
+
+def _admit_any(target: Target, _: ProvenKey | None) -> Target:
+    return target
 
 
 class RequestReader:
@@ -174,28 +228,44 @@ class RequestReader:
 
     def __init__(
         self,
-        client: str,
+        peer: Peer,
         limits: HttpLimits,
         resolve: Callable[[str, bytes], Target],
-        budget: ByteBudget,
+        budget: ByteBudget | HeldBytes,
+        guard: Guard | None = None,
+        *,
+        admit: Callable[[Target, ProvenKey | None], Target] = _admit_any,
+        heads: KnownHeads | None = None,
     ) -> None:
         self.requests: deque[HttpRequest] = deque()
         self.refusal: Refusal | None = None
+        # Whether a head was acceptable, and whether one has proved a key.
+        self.has_accepted = False
+        self.has_proven = False
         self.phase = _BETWEEN
         # A phase has begun since this was last cleared; its deadline is counted from there.
         self.has_new_phase = True
-        self._client = client
+        self._peer = peer
         self._limits = limits
         self._resolve = resolve
+        self._guard = guard
+        self._admit = admit
         self._budget = budget
+        # With authentication a head has to prove a key each time.
+        self._heads = None if guard is not None else heads
         # Of the request being read, once its head was found acceptable.
         self.headers: Mapping[bytes, bytes] = _NO_HEADERS
         self._held = 0
         self._parser = httptools.HttpRequestParser(self)
         self._lines = HeadLines(limits)
         self._head: Head | None = None
+        # Of the last whole request.
+        self._last_head: Head | None = None
         self._target: Target | None = None
+        self._key: ProvenKey | None = None
         self._body = bytearray()
+        # Bytes of a body that is not kept.
+        self._forgotten = 0
         self._body_max = 0
         self._overhead = 0
         self._is_last = False
@@ -207,7 +277,10 @@ class RequestReader:
         """Take bytes, as many as are returned; stops early only when a request is whole."""
         size = len(data)
         if size <= _PIECE_BYTES and self._head is None:
-            self._parse(data)
+            if self._heads is None or self.phase is not _BETWEEN or not isinstance(data, bytes):
+                self._parse(data)
+            elif not self._take_known(data, self._heads):
+                self._parse_whole(data, self._heads)
             return size
         view = memoryview(data)
         position = 0
@@ -249,7 +322,7 @@ class RequestReader:
 
     def owes_continue(self) -> bool:
         """Whether the client holds back a body until it is told to send it; asked once."""
-        is_owed = self._continue_is_owed and not self._body
+        is_owed = self._continue_is_owed and not self._received
         self._continue_is_owed = False
         return is_owed
 
@@ -259,7 +332,9 @@ class RequestReader:
         self._budget.give_back(size)
 
     def release_all(self) -> None:
+        """The connection is gone: hold nothing, and be no part of a reference cycle."""
         self._end()
+        self._parser = _SPENT
         self.requests.clear()
         self.release(self._held)
 
@@ -290,9 +365,22 @@ class RequestReader:
         self.headers = head.headers
         self._target = target = self._resolve(head.method, head.path)
         self._body_max = target.body_bytes_max
+        if self._guard is not None:
+            proven = self._guard.authenticate(head.method, target, head.headers, self._peer)
+            if isinstance(proven, Refusal):
+                raise Unacceptable(proven)
+            self._key = proven
+            self.has_accepted = True
+            if proven is None:
+                # Of a caller without a key nothing is kept.
+                self._body_max = 0
+            else:
+                self.has_proven = True
+        if self._guard is None or self._key is not None:
+            self._target = target = self._admit(target, self._key)
         if head.length is not None and head.length > self._body_max:
             raise Unacceptable(body_too_large(self._body_max))
-        self._is_last = not parser.should_keep_alive()
+        self._is_last = target.is_last or not parser.should_keep_alive()
         self._continue_is_owed = head.expects_continue and head.length != 0
         self._head = head
         self._overhead = 0
@@ -313,14 +401,17 @@ class RequestReader:
                 head.query,
                 head.headers,
                 self._body,
-                self._client,
+                self._peer.address,
                 target,
                 head.version,
+                self._peer,
+                self._key,
             )
         )
-        self._head = None
+        self._last_head, self._head = head, None
         self.headers = _NO_HEADERS
         self._body = bytearray()
+        self._forgotten = 0
         self._overhead = 0
         self._continue_is_owed = False
         self._enter(_BETWEEN)
@@ -346,12 +437,46 @@ class RequestReader:
             if not isinstance(cause, Unacceptable):
                 raise
             self.refuse(cause.refusal)
+            # Its frames refer to the parser, which refers to it.
+            cause.__traceback__ = None
         except httptools.HttpParserError as error:
             self.refuse(_refusal_of(error))
         except httptools.HttpParserUpgrade:
             self.refuse(malformed("upgrades are not supported"))
         else:
             self._limit_overhead(began)
+
+    def _take_known(self, data: bytes, heads: KnownHeads) -> bool:
+        """Take one whole request whose head is known; False if these bytes are anything else."""
+        end = data.find(_HEAD_END) + len(_HEAD_END)
+        head = heads.find(data[:end])
+        if head is None or head.length != len(data) - end:
+            return False
+        target = self._resolve(head.method, head.path)
+        if head.length > target.body_bytes_max:
+            return False
+        self.headers = head.headers
+        self._target = target = self._admit(target, None)
+        self._body_max = target.body_bytes_max
+        self._is_last = target.is_last
+        self._head = head
+        # Its head and its body are here: the phases in between take no time.
+        self.phase = _BODY
+        try:
+            self._keep(data[end:])
+        except Unacceptable as error:
+            self.refuse(error.refusal)
+        else:
+            self.on_message_complete()
+        return True
+
+    def _parse_whole(self, data: bytes, heads: KnownHeads) -> None:
+        """Parse what may be one whole request, and then remember its head."""
+        ready = len(self.requests)
+        self._parse(data)
+        if self.phase is _BETWEEN and len(self.requests) == ready + 1:
+            assert self._last_head is not None
+            heads.add(data, self._last_head)
 
     def _limit_overhead(self, began: Phase) -> None:
         """Limit the bytes that bring neither a whole head nor a body: header lines, or framing."""
@@ -364,22 +489,31 @@ class RequestReader:
 
     def _gather(self, view: memoryview, length: int) -> int:
         """Take body bytes past the parser: with a known length there is nothing to parse."""
-        part = view[: length - len(self._body)]
+        part = view[: length - self._received]
         try:
             self._keep(part)
         except Unacceptable as error:
             self.refuse(error.refusal)
             return len(view)
-        if len(self._body) == length:
+        if self._received == length:
             # The old parser still waits for this body.
             self._parser = httptools.HttpRequestParser(self)
             self.on_message_complete()
         return len(part)
 
+    @property
+    def _received(self) -> int:
+        """How much of the body has come."""
+        return len(self._body) + self._forgotten
+
     def _keep(self, part: bytes | memoryview) -> None:
         size = len(part)
-        if len(self._body) + size > self._body_max:
+        if self._received + size > self._body_max:
             raise Unacceptable(body_too_large(self._body_max))
+        assert self._target is not None
+        if not self._target.keeps_body:
+            self._forgotten += size
+            return
         if not self._budget.take(size):
             raise Unacceptable(BODIES_FULL)
         self._held += size

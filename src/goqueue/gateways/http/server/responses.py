@@ -29,6 +29,7 @@ __all__ = [
     "LAST_CHUNK",
     "STOPPING",
     "TOO_MANY_CONNECTIONS",
+    "UNAUTHENTICATED",
     "UNSENT_FULL",
     "UNSUPPORTED_CODING",
     "UNSUPPORTED_VERSION",
@@ -132,6 +133,10 @@ def body_too_large(limit: int) -> Refusal:
     return Refusal(413, Code.BODY_TOO_LARGE, sentence, limit)
 
 
+# One sentence for every reason: a caller must not learn which it was.
+UNAUTHENTICATED = Refusal(
+    401, Code.UNAUTHENTICATED, "A valid API key is needed: send it as Authorization: Bearer <key>."
+)
 CUT_SHORT = malformed("it ended before it was complete")
 HEAD_TOO_LARGE = Refusal(431, Code.REQUEST_INVALID, "The head of the request is too large.")
 UNSUPPORTED_CODING = Refusal(

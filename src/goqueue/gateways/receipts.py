@@ -10,20 +10,14 @@ Invariant: every receipt has an outcome of its own, in the order of the request.
 
 from collections.abc import Sequence
 
-import msgspec
-
 from goqueue.model import Code, runs
 from goqueue.model.requests import LeaseOffsets, Settlement, lease_of, receipt_parts
 
-__all__ = ["NamedReceipts", "encode_successes"]
+__all__ = ["NamedReceipts"]
 
 _OFFSET_DIGITS_MAX = 19
 # With so many leases a receipt is compared one by one: a poll has one for each partition.
 _COMPARED_MAX = 8
-_ENCODER = msgspec.json.Encoder()
-_FIRST = '{"results":[{"receipt_handle":"'
-_BETWEEN = '","success":true},{"receipt_handle":"'
-_LAST = '","success":true}]}'
 
 
 class _NamedLease:
@@ -104,14 +98,3 @@ class NamedReceipts:
             refused.get((handle, offset)) if offset >= 0 else unread.get(handle)
             for handle, offset in zip(self._handles, self._offsets, strict=True)
         ]
-
-
-def encode_successes(receipts: Sequence[str]) -> bytes | None:
-    """The results of receipts that were all settled; None if one must be escaped.
-
-    Those of the node never are: what was settled is one of them.
-    """
-    given = "".join(receipts)
-    if not receipts or len(_ENCODER.encode(given)) != len(given) + 2:
-        return None
-    return (_FIRST + _BETWEEN.join(receipts) + _LAST).encode()

@@ -1,7 +1,7 @@
-"""What a refusal looks like over HTTP: a status, a sentence, and facts to rely on.
+"""What a refusal looks like: a sentence, facts to rely on, and its status over HTTP.
 
-Owns the table from code to status; it is total, and a test holds it so. Never decides that
-something is refused. Facts that the contract does not name stay inside.
+Owns the table from code to words and status; it is total, and a test holds it so. Never decides
+that something is refused. Facts that callers are not told stay inside.
 """
 
 from typing import cast
@@ -12,7 +12,7 @@ from goqueue.model import Code, Facts, Refused
 
 __all__ = ["ERRORS", "ErrorBody", "ErrorSpec", "ItemError", "describe", "error_body"]
 
-Fact = str | int | None
+Fact = str | int | tuple[str, ...] | None
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -24,11 +24,13 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: dict[str, Fact] | None = None
 
 
-class ItemError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why one item of a batch was not taken."""
+class ItemError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why one item of a batch was not taken; `path` is where in a value that does not conform."""
 
     error: str
     code: str
+    path: str | None = None
+    reason: str | None = None
 
 
 class ErrorSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +58,11 @@ ERRORS: dict[Code, ErrorSpec] = {
         advice="A name has 1 to 249 characters from A-Z a-z 0-9 . _ - and is neither `.` nor `..`",
         details=("field",),
     ),
+    Code.UNAUTHENTICATED: ErrorSpec(
+        status=401,
+        what="The request has no valid API key",
+        advice="Send one in the header `Authorization: Bearer <key>` or `X-API-Key: <key>`",
+    ),
     Code.PERMISSION_DENIED: ErrorSpec(status=403, what="The client is not allowed to do this"),
     Code.ROUTE_NOT_FOUND: ErrorSpec(
         status=404, what="There is no such route", advice="GET /docs lists all routes"
@@ -63,13 +70,18 @@ ERRORS: dict[Code, ErrorSpec] = {
     Code.METHOD_NOT_ALLOWED: ErrorSpec(
         status=405,
         what="The route does not support this method",
-        advice="The Allow header lists the methods that it supports",
     ),
     Code.BODY_TOO_LARGE: ErrorSpec(
         status=413,
         what="The body is larger than this route accepts",
         advice="Send fewer messages per request",
         details=("limit",),
+    ),
+    Code.RATE_LIMITED: ErrorSpec(
+        status=429,
+        what="The tenant sends or reads more than its quota allows",
+        advice="Retry after the time that Retry-After names, or raise the quota",
+        details=("quota", "retry_after_ms"),
     ),
     Code.QUOTA_EXCEEDED: ErrorSpec(
         status=403,
@@ -158,13 +170,26 @@ ERRORS: dict[Code, ErrorSpec] = {
     Code.MEMBER_NOT_FOUND: ErrorSpec(
         status=404,
         what="The member never joined, has left, or was removed",
-        advice="Join again without `member_id`",
+        advice="Join again without `member_id`, unless `instance_id` is given: then another "
+        "process took the place of this one",
+        details=("instance_id",),
+    ),
+    Code.REBALANCE_IN_PROGRESS: ErrorSpec(
+        status=409,
+        what="The member has no partitions yet: others have to give them up first",
+        advice="A heartbeat returns the assignment once there is one",
     ),
     Code.GENERATION_STALE: ErrorSpec(
         status=409,
         what="The group is in a newer generation",
         advice="A heartbeat returns the current generation and assignment",
         details=("generation",),
+    ),
+    Code.SESSION_EXPIRED: ErrorSpec(
+        status=409,
+        what="The member of this stream was removed from its group",
+        advice="Subscribe again",
+        details=("group",),
     ),
     Code.PARTITION_NOT_ASSIGNED: ErrorSpec(
         status=409,
@@ -175,6 +200,7 @@ ERRORS: dict[Code, ErrorSpec] = {
         status=409,
         what="The members of this group use another mode or protocol",
         advice="Join with the same mode and protocol, or wait until all members have left",
+        details=("protocol",),
     ),
     Code.MESSAGE_TOO_LARGE: ErrorSpec(
         status=413, what="The message is larger than allowed", details=("limit", "size")
@@ -216,6 +242,16 @@ ERRORS: dict[Code, ErrorSpec] = {
         what="A schedule with this name already exists",
         advice="PUT /schedules/{schedule} replaces it, PATCH changes it",
     ),
+    Code.BACKUP_NOT_FOUND: ErrorSpec(
+        status=404,
+        what="There is no such backup",
+        advice="GET /admin/backup lists all backups",
+    ),
+    Code.BACKUP_BUSY: ErrorSpec(
+        status=409,
+        what="Another backup or restore is running",
+        advice="Retry when it has ended; GET /admin/backup shows how far it is",
+    ),
     Code.TRANSACTION_NOT_FOUND: ErrorSpec(
         status=404,
         what="There is no such transaction",
@@ -254,6 +290,125 @@ ERRORS: dict[Code, ErrorSpec] = {
         what="The broker is starting or stopping",
         advice="Retry in a moment",
     ),
+    Code.NOT_LEADER: ErrorSpec(
+        status=503,
+        what="This node does not lead the partition",
+        advice="Retry at once: leadership moved while the request was on its way",
+        details=("leader", "leader_address"),
+    ),
+    Code.LEADER_UNAVAILABLE: ErrorSpec(
+        status=503,
+        what="The partition has no leader at present, and nothing was done",
+        advice="Retry in a moment; `goqueue topic describe` shows leaders and replicas",
+        details=("partition",),
+    ),
+    Code.NOT_ENOUGH_REPLICAS: ErrorSpec(
+        status=503,
+        what="Fewer replicas are in sync than `min_insync_replicas`, and nothing was written",
+        advice="Retry when more nodes are alive; `goqueue cluster nodes` shows which are not",
+        details=("partition", "replicas", "expected"),
+    ),
+    Code.NOT_CONTROLLER: ErrorSpec(
+        status=503,
+        what="This node is not the controller of its cluster",
+        advice="Ask the controller; GET /cluster/state tells which node that is",
+        details=("controller_id", "controller_address"),
+    ),
+    Code.EPOCH_STALE: ErrorSpec(
+        status=409,
+        what="The epoch is older than one that this node has seen, and nothing was done",
+        advice="Learn the epoch of the controller first: GET /cluster/state",
+        details=("epoch",),
+    ),
+    Code.REPLICATION_FAILED: ErrorSpec(
+        status=503,
+        what="Written, and not confirmed by enough nodes in time: the outcome is unknown",
+        advice="Look whether it took effect, then retry",
+    ),
+    Code.NODE_NOT_FOUND: ErrorSpec(
+        status=404,
+        what="There is no such node in the cluster",
+        named="There is no node `{node}` in the cluster",
+        advice="GET /cluster/state lists the nodes",
+    ),
+    Code.NODE_ALIVE: ErrorSpec(
+        status=409,
+        what="The node is alive",
+        named="The node `{node}` is alive",
+        advice="Stop it first, and wait until its status is `dead`",
+    ),
+    Code.TENANT_NOT_FOUND: ErrorSpec(
+        status=404, what="There is no such tenant", named="There is no tenant `{tenant}`"
+    ),
+    Code.TENANT_EXISTS: ErrorSpec(
+        status=409,
+        what="The tenant exists already",
+        named="The tenant `{tenant}` exists already",
+    ),
+    Code.TENANT_INACTIVE: ErrorSpec(
+        status=403,
+        what="The tenant is suspended or disabled",
+        advice="An admin of the tenant `default` can activate it",
+    ),
+    Code.TENANT_NOT_EMPTY: ErrorSpec(
+        status=409,
+        what="There are topics or groups with the prefix of the tenant",
+        advice="Give `adopt` to create it with them, or `force` to delete it with them",
+    ),
+    Code.KEY_NOT_FOUND: ErrorSpec(
+        status=404, what="There is no such key", named="There is no key `{key}`"
+    ),
+    Code.ACL_NOT_FOUND: ErrorSpec(
+        status=404, what="There is no such ACL", named="There is no ACL `{acl}`"
+    ),
+    Code.CERTIFICATE_IN_USE: ErrorSpec(
+        status=409,
+        what="The certificate proves another key already",
+        advice="Revoke that key first, or give this one another certificate",
+    ),
+    Code.SUBJECT_NOT_FOUND: ErrorSpec(
+        status=404,
+        what="There is no such subject",
+        advice="GET /schemas/subjects lists all subjects",
+        named='Subject "{subject}" does not exist',
+        details=("subject",),
+    ),
+    Code.VERSION_NOT_FOUND: ErrorSpec(
+        status=404,
+        what="The subject has no such version",
+        advice="GET /schemas/subjects/{subject}/versions lists its versions",
+        details=("subject", "version"),
+    ),
+    Code.SCHEMA_NOT_FOUND: ErrorSpec(
+        status=404,
+        what="There is no such schema",
+        advice="POST /schemas/subjects/{subject}/versions registers one",
+    ),
+    Code.SCHEMA_INVALID: ErrorSpec(
+        status=422, what="The schema is not valid", details=("path", "reason")
+    ),
+    Code.SCHEMA_INCOMPATIBLE: ErrorSpec(
+        status=409,
+        what="The schema is not compatible with the registered versions",
+        advice="`messages` lists what breaks, and with which version",
+        details=("messages",),
+    ),
+    Code.COMPATIBILITY_INVALID: ErrorSpec(
+        status=422,
+        what="This is not a compatibility level",
+        advice="Use NONE, BACKWARD, FORWARD, FULL, or one of the last three with _TRANSITIVE",
+    ),
+    Code.SCHEMA_VIOLATION: ErrorSpec(
+        status=422,
+        what="The value does not conform to the schema of the topic",
+        details=("path", "reason"),
+    ),
+    Code.SCHEMA_REFERENCED: ErrorSpec(
+        status=422,
+        what="Another schema refers to this one",
+        advice="Delete that one first",
+        details=("subject", "version"),
+    ),
     Code.TRACE_NOT_FOUND: ErrorSpec(
         status=404,
         what="There is no such trace",
@@ -266,10 +421,16 @@ def describe(code: Code, facts: Facts) -> str:
     """Sentences for people: what was wrong with this very request, then what to do."""
     verdict = ERRORS[code]
     told = _told(facts)
-    what = f"{verdict.what}: {told}." if told else f"{verdict.what}."
+    what = _sentence(f"{verdict.what}: {told}" if told else verdict.what)
     if verdict.named and len(facts) == 1 and f"{{{next(iter(facts))}}}" in verdict.named:
         what = f"{verdict.named.format(**facts)}."
-    return f"{what} {verdict.advice}." if verdict.advice else what
+    # What makes a name invalid for a reason of its own is not how names of topics are spelled.
+    is_told = code is Code.NAME_INVALID and "reason" in facts
+    return f"{what} {verdict.advice}." if verdict.advice and not is_told else what
+
+
+def _sentence(words: str) -> str:
+    return words if words.endswith("?") else f"{words}."
 
 
 def error_body(refused: Refused) -> ErrorBody:

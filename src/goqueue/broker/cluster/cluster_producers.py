@@ -1,0 +1,129 @@
+"""Producer ids in a cluster, for producers without transactions.
+
+Each run of a broker gives out ids from blocks that the controller allocated to it, so an id is
+given once in the life of the cluster. Whether a batch is a repeat is decided by the partition that
+has it, from its log; nothing else of such a producer is kept anywhere.
+
+Invariant: an id that was given out is in a block of the committed image.
+Cost: one record of the metadata log for each thousand producers of a broker.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from goqueue.broker.state import NodeState
+from goqueue.cluster import ProducerIdsAllocated
+from goqueue.model import (
+    SECOND,
+    AllocateProducerIds,
+    Code,
+    Instant,
+    Now,
+    PartitionMessage,
+    Refused,
+    RequestId,
+)
+from goqueue.model.requests import (
+    Done,
+    HeartbeatProducer,
+    InitProducer,
+    ProducerGranted,
+    ProducerStamp,
+)
+from goqueue.transactions import Admission
+
+__all__ = ["ClusterProducers"]
+
+_WAITING_MAX = 1_000
+_WAIT_NS = 5 * SECOND
+_REPEAT_NS = SECOND // 2
+_TRANSACTIONS = "transactions are not served by a cluster of this version; use a single node"
+
+
+class _IdWait(msgspec.Struct, frozen=True):
+    request: RequestId
+    until: Instant
+
+
+class ClusterProducers:
+    """Gives out producer ids, and admits batches of producers."""
+
+    def __init__(
+        self, state: NodeState, ask_controller: Callable[[PartitionMessage], None]
+    ) -> None:
+        self._state = state
+        self._ask_controller = ask_controller
+        self._blocks: deque[range] = deque()
+        self._waiting: deque[_IdWait] = deque()
+        self._epoch = 0
+        # Every id below was allocated to somebody.
+        self._next_id = 1
+        self._asked_at: Instant | None = None
+
+    def init(self, request: RequestId, command: InitProducer, now: Now) -> None:
+        """A producer wants an id; answered when there is one."""
+        if command.transactional_id is not None:
+            raise Refused(Code.REQUEST_INVALID, field="transactional_id", reason=_TRANSACTIONS)
+        if len(self._waiting) >= _WAITING_MAX:
+            raise Refused(Code.BROKER_UNAVAILABLE, reason="too many producers wait for an id")
+        self._waiting.append(_IdWait(request, Instant(now.instant + _WAIT_NS)))
+        self._answer()
+        self.wake(now)
+
+    def heartbeat(self, request: RequestId, command: HeartbeatProducer, _: Now) -> None:
+        """Nothing of a producer without transactions expires here."""
+        self._check_id(command.producer_id)
+        self._state.outbox.answer(request, Done())
+
+    def _check_id(self, producer_id: int) -> None:
+        if not 0 < producer_id < self._next_id:
+            raise Refused(Code.PRODUCER_NOT_FOUND, producer_id=producer_id)
+
+    def admit(self, stamp: ProducerStamp) -> Admission:
+        """A batch of a producer: its partition decides the rest."""
+        self._check_id(stamp.producer_id)
+        if stamp.epoch < 0:
+            raise Refused(Code.REQUEST_INVALID, field="epoch", minimum=0)
+        if stamp.sequence is not None and stamp.sequence < 0:
+            raise Refused(Code.REQUEST_INVALID, field="sequence", minimum=0)
+        return Admission(stamp.producer_id, stamp.epoch, stamp.sequence, None)
+
+    def registered(self, epoch: int, next_id: int) -> None:
+        """The image has this run of the broker in this epoch; ids below `next_id` are allocated."""
+        self._epoch = epoch
+        self._next_id = max(self._next_id, next_id)
+
+    def allocated(self, change: ProducerIdsAllocated) -> None:
+        """A block was committed."""
+        self._next_id = max(self._next_id, change.first + change.count)
+        if change.broker == self._state.node_id and change.epoch == self._epoch:
+            self._blocks.append(range(change.first, change.first + change.count))
+            self._asked_at = None
+            self._answer()
+
+    def _answer(self) -> None:
+        while self._waiting and self._blocks:
+            block = self._blocks[0]
+            granted = ProducerGranted(producer_id=block.start, epoch=0)
+            self._state.outbox.answer(self._waiting.popleft().request, granted)
+            if len(block) > 1:
+                self._blocks[0] = block[1:]
+            else:
+                self._blocks.popleft()
+
+    def next_deadline(self) -> Instant | None:
+        if not self._waiting or self._asked_at is None:
+            return None
+        return min(self._waiting[0].until, Instant(self._asked_at + _REPEAT_NS))
+
+    def wake(self, now: Now) -> None:
+        """Ask again for what did not come, and let nobody wait for ever."""
+        while self._waiting and self._waiting[0].until <= now.instant:
+            refusal = Refused(Code.NOT_CONTROLLER)
+            self._state.outbox.answer(self._waiting.popleft().request, refusal)
+        is_due = self._asked_at is None or now.instant >= self._asked_at + _REPEAT_NS
+        if self._waiting and is_due:
+            self._asked_at = now.instant
+            self._ask_controller(AllocateProducerIds(broker_epoch=self._epoch))

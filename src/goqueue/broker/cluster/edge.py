@@ -1,0 +1,533 @@
+"""The edge of a cluster: any broker accepts any request, and has it served where it belongs.
+
+Commands about topics go to the controller, messages to the leaders of their partitions; what this
+broker leads it serves itself, at no cost. A publish for several leaders is routed here and split. A
+description asks every leader about its partitions; one without a leader is listed with the code
+`leader_unavailable`, never left out.
+
+Who may do what is decided twice: here, before anything is sent, and by the broker that serves it,
+for the caller that this one names over the proven link.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from goqueue.broker.cluster.forward_parts import (
+    Gather,
+    OneReply,
+    Part,
+    PublishGather,
+    PublishSlice,
+    RecordsDeletedGather,
+    Request,
+    WatchGather,
+)
+from goqueue.broker.cluster.forward_server import ForwardServer
+from goqueue.broker.cluster.forwarder import Forwarder, RequestNumbers
+from goqueue.broker.cluster.member import ClusterMember
+from goqueue.broker.cluster.partition_reports import PartitionReports
+from goqueue.broker.cluster.routes import Routes
+from goqueue.broker.disk_reads import ForwardFetch
+from goqueue.broker.metrics.request_metrics import RequestMetrics
+from goqueue.broker.publish import Publisher
+from goqueue.broker.state import NodeState
+from goqueue.model import (
+    Answer,
+    Asked,
+    Code,
+    ForwardCancel,
+    ForwardChunk,
+    ForwardCommand,
+    ForwardMessage,
+    ForwardRefusal,
+    ForwardReply,
+    LogId,
+    NodeEffect,
+    Now,
+    PeerConnected,
+    PeerDisconnected,
+    PeerEvent,
+    PeerLane,
+    PeerMessageReceived,
+    PublishPart,
+    Refused,
+    RequestId,
+    Serve,
+)
+from goqueue.model.requests import (
+    AlterTopic,
+    Command,
+    CreateTopic,
+    DeleteRecords,
+    DeleteTopic,
+    DescribePartitions,
+    DescribeTopic,
+    ElectLeader,
+    ForgetBroker,
+    LeaveCluster,
+    Publish,
+    Published,
+    Read,
+    Watch,
+)
+from goqueue.records import walk
+
+__all__ = ["ClusterEdge"]
+
+Handler = Callable[[RequestId, Command, Now], None]
+
+_OF_CONTROLLER: tuple[type[Command], ...] = (
+    CreateTopic,
+    AlterTopic,
+    DeleteTopic,
+    ElectLeader,
+    ForgetBroker,
+    LeaveCluster,
+)
+_FACTOR, _MINIMUM = "replication_factor", "min_insync_replicas"
+_COPIES_DEFAULT = 3
+_UNLED = frozenset({Code.NOT_LEADER, Code.LEADER_UNAVAILABLE, Code.NOT_CONTROLLER})
+
+
+class ClusterEdge:
+    """Decides for each request of a client who serves it."""
+
+    def __init__(
+        self,
+        state: NodeState,
+        member: ClusterMember,
+        publisher: Publisher,
+        *,
+        ask: Callable[[Asked, Now], None],
+        cancel: Callable[[RequestId], None],
+        metrics: RequestMetrics,
+    ) -> None:
+        """`ask` runs a command on this broker, `cancel` ends one whose caller is gone."""
+        self._state = state
+        self._member = member
+        self._publisher = publisher
+        self._ask = ask
+        # What others serve they count.
+        self._metrics = metrics
+        self.routes = Routes(
+            state.node_id,
+            image=lambda: None if member.metadata is None else member.metadata.image,
+            controller=lambda: _controller_of(member),
+        )
+        numbers = RequestNumbers()
+        self.forwarder = Forwarder(state, self.routes, numbers)
+        self.server = ForwardServer(state, self.routes, numbers, ask, cancel)
+        self.reports = PartitionReports(state, self.routes)
+        self._version = 0
+
+    # Commands of clients
+
+    def around(self, here: dict[type, Handler]) -> dict[type, Handler]:
+        """The handlers of clients' commands, around those that serve a command on this broker."""
+        here[DescribePartitions] = self.reports.around(here[DescribePartitions])
+        edge = dict(here)
+        for command in _OF_CONTROLLER:
+            edge[command] = self._by_controller(here[command])
+        handle: dict[type, Callable[[RequestId, Command, Now, Handler], None]] = {
+            Read: self._read,
+            Watch: self._watch,
+            Publish: self._publish,
+            DeleteRecords: self._delete_records,
+            DescribePartitions: self._describe_partitions,
+            DescribeTopic: self._describe_topic,
+        }
+        for kind, how in handle.items():
+            edge[kind] = _around(self._check_joined, how, here[kind])
+        return edge
+
+    def _check_joined(self) -> None:
+        """Refuse until the image has the registration of this run: it may lack topics till then."""
+        if not self._member.replicas.hosted.has_begun:
+            raise Refused(Code.BROKER_UNAVAILABLE, reason="joining its cluster")
+
+    def _by_controller(self, here: Handler) -> Handler:
+        def handle(request: RequestId, command: Command, now: Now) -> None:
+            if isinstance(command, CreateTopic):
+                command = _with_copies(command, self.routes.active_count)
+            if self.routes.controller == self.routes.me:
+                try:
+                    here(request, command, now)
+                except Refused as refused:
+                    if refused.code not in _UNLED:
+                        raise
+                else:
+                    return
+            self._forward_one(request, command, None, now, is_repeatable=False)
+
+        return handle
+
+    def _forward_one(
+        self,
+        request: RequestId,
+        command: Command,
+        log: LogId | None,
+        now: Now,
+        *,
+        is_repeatable: bool,
+    ) -> None:
+        whole = self._request(request, command, OneReply(), now)
+        self._begin(whole, [Part(whole, command, log, is_repeatable=is_repeatable)], now)
+
+    def _request(self, request: RequestId, command: Command, gather: Gather, now: Now) -> Request:
+        return Request(request, command, self._state.caller, gather, now.instant)
+
+    def _begin(self, request: Request, parts: list[Part], now: Now) -> None:
+        self.forwarder.begin(request, parts, now)
+        self._metrics.cancel(request.id)
+        self._state.audit.cancel(request.id)
+
+    def _leads(self, log: LogId) -> bool:
+        return self.routes.leader(log) == self.routes.me
+
+    def _run_here(self, here: Handler, request: RequestId, command: Command, now: Now) -> bool:
+        """Serve a command that this broker should lead; False if it does not, or not yet."""
+        try:
+            here(request, command, now)
+        except Refused as refused:
+            if refused.code not in _UNLED:
+                raise
+            return False
+        return True
+
+    def _read(self, request: RequestId, command: Command, now: Now, here: Handler) -> None:
+        assert isinstance(command, Read)
+        log = LogId(command.topic, command.partition)
+        if self.routes.partition(log) is None:
+            # No such topic or partition, or a log of this broker's own.
+            here(request, command, now)
+        elif not (self._leads(log) and self._run_here(here, request, command, now)):
+            self._forward_one(request, command, log, now, is_repeatable=True)
+
+    def _watch(self, request: RequestId, command: Command, now: Now, here: Handler) -> None:
+        assert isinstance(command, Watch)
+        by_leader = self._by_leader(command.topic, command.offsets)
+        if by_leader is None or set(by_leader) == {self.routes.me}:
+            if self._run_here(here, request, command, now) or by_leader is None:
+                return
+        whole = self._request(request, command, WatchGather(), now)
+        parts = [
+            Part(
+                whole,
+                msgspec.structs.replace(
+                    command, offsets={number: command.offsets[number] for number in numbers}
+                ),
+                LogId(command.topic, numbers[0]),
+                is_repeatable=True,
+            )
+            for numbers in by_leader.values()
+        ]
+        self._begin(whole, parts, now)
+
+    def _delete_records(
+        self, request: RequestId, command: Command, now: Now, here: Handler
+    ) -> None:
+        assert isinstance(command, DeleteRecords)
+        topic = self.routes.topic(command.topic)
+        wanted = command.before
+        if wanted is None and topic is not None:
+            wanted = dict.fromkeys(range(topic.partitions))
+        by_leader = None if not wanted else self._by_leader(command.topic, wanted)
+        if by_leader is None or wanted is None or set(by_leader) == {self.routes.me}:
+            if self._run_here(here, request, command, now) or by_leader is None or wanted is None:
+                return
+        whole = self._request(request, command, RecordsDeletedGather(command.topic), now)
+        parts = [
+            Part(
+                whole,
+                msgspec.structs.replace(
+                    command, before={number: wanted[number] for number in numbers}
+                ),
+                LogId(command.topic, numbers[0]),
+                is_repeatable=False,
+            )
+            for numbers in by_leader.values()
+        ]
+        self._begin(whole, parts, now)
+
+    def _by_leader(self, topic: str, numbers: Iterable[int]) -> dict[str | None, list[int]] | None:
+        """Partitions by their leader; None if one of them, or the topic, does not exist."""
+        found: dict[str | None, list[int]] = {}
+        for number in numbers:
+            partition = self.routes.partition(LogId(topic, number))
+            if partition is None:
+                return None
+            found.setdefault(partition.leader, []).append(number)
+        return found or None
+
+    # Publishing
+
+    def _publish(self, request: RequestId, command: Command, now: Now, here: Handler) -> None:
+        assert isinstance(command, Publish)
+        topic = self.routes.topic(command.topic)
+        if topic is None:
+            here(request, command, now)
+            return
+        only = 0 if topic.partitions == 1 else _only_target(command.targets)
+        if only is not None and self.routes.partition(LogId(command.topic, only)) is not None:
+            self._publish_whole(request, command, only, now, here)
+            return
+        has_sequence = command.producer is not None and command.producer.sequence is not None
+        routed = self._publisher.route(command, has_sequence=has_sequence, now=now)
+        if len(routed.parts) == 1 and len(routed.targets) == routed.targets.count(
+            next(iter(routed.parts))
+        ):
+            (number,) = routed.parts
+            aimed = msgspec.structs.replace(command, targets=routed.targets)
+            self._publish_whole(request, aimed, number, now, here)
+            return
+        self._publish_parts(request, command, routed.targets, routed.parts, now)
+
+    def _publish_whole(
+        self, request: RequestId, command: Publish, number: int, now: Now, here: Handler
+    ) -> None:
+        """All of a batch goes to one partition."""
+        log = LogId(command.topic, number)
+        if self._leads(log) and self._run_here(here, request, command, now):
+            return
+        count = _count(command)
+        targets = command.targets or [number] * count
+        dues = None if command.dues is None else tuple(command.dues)
+        slices = {number: PublishSlice(command.batch, count, dues)}
+        self._split(request, command, targets, slices, now)
+
+    def _publish_parts(
+        self,
+        request: RequestId,
+        command: Publish,
+        targets: list[int],
+        parts: dict[int, bytearray],
+        now: Now,
+    ) -> None:
+        if not parts:
+            empty = Published(targets=targets, placed=(), timestamp=now.wall)
+            self._state.access.note_principal()
+            self._state.outbox.answer(request, empty)
+            return
+        dues: dict[int, list[int]] = {}
+        if command.dues is not None:
+            for target, due in zip(targets, command.dues, strict=True):
+                dues.setdefault(target, []).append(due)
+        counts = Counter(targets)
+        slices = {
+            number: PublishSlice(
+                data, counts[number], tuple(dues[number]) if number in dues else None
+            )
+            for number, data in parts.items()
+        }
+        self._split(request, command, targets, slices, now)
+
+    def _split(
+        self,
+        request: RequestId,
+        command: Publish,
+        targets: list[int],
+        slices: dict[int, PublishSlice],
+        now: Now,
+    ) -> None:
+        """One part for each leader; the batch itself is no longer needed."""
+        is_sequenced = command.producer is not None and command.producer.sequence is not None
+        gather = PublishGather(targets, slices, is_sequenced=is_sequenced)
+        bare = msgspec.structs.replace(command, batch=bytearray(), targets=None, refused=None)
+        whole = self._request(request, bare, gather, now)
+        by_leader: dict[str | None, dict[int, PublishSlice]] = {}
+        for number, each in slices.items():
+            leader = self.routes.leader(LogId(command.topic, number))
+            by_leader.setdefault(leader, {})[number] = each
+        parts = [
+            Part(
+                whole,
+                bare,
+                LogId(command.topic, next(iter(theirs))),
+                is_repeatable=is_sequenced,
+                slices=theirs,
+            )
+            for theirs in by_leader.values()
+        ]
+        self._begin(whole, parts, now)
+
+    # Descriptions
+
+    def _describe_partitions(
+        self, request: RequestId, command: Command, now: Now, here: Handler
+    ) -> None:
+        assert isinstance(command, DescribePartitions)
+        if not self._describe(request, command.topic, now, is_topic=False):
+            here(request, command, now)
+
+    def _describe_topic(
+        self, request: RequestId, command: Command, now: Now, here: Handler
+    ) -> None:
+        assert isinstance(command, DescribeTopic)
+        if not self._describe(request, command.name, now, is_topic=True):
+            here(request, command, now)
+
+    def _describe(self, request: RequestId, topic: str, now: Now, *, is_topic: bool) -> bool:
+        """Ask the leaders of a topic about their partitions; False if there is no such topic."""
+        stated = self.routes.topic(topic)
+        by_leader = None if stated is None else self._by_leader(topic, range(stated.partitions))
+        if stated is None or by_leader is None:
+            return False
+        gather = self.reports.gather(stated, is_topic=is_topic)
+        whole = self._request(request, DescribePartitions(topic=topic), gather, now)
+        parts = [
+            Part(
+                whole,
+                DescribePartitions(topic=topic, only=tuple(numbers)),
+                LogId(topic, numbers[0]),
+                is_repeatable=True,
+            )
+            for leader, numbers in by_leader.items()
+            if leader is not None or is_topic
+        ]
+        if parts:
+            self._begin(whole, parts, now)
+        else:
+            self._state.access.note_principal()
+            self._state.outbox.answer(request, gather.result())
+        return True
+
+    # Peers
+
+    def handle_peer(self, event: PeerEvent, now: Now) -> bool:
+        """An event of a forwarding link; False: it belongs to another part of the node."""
+        match event:
+            case PeerConnected(lane=PeerLane.FORWARDING):
+                self.forwarder.connect(event.broker, event.incarnation, now)
+            case PeerDisconnected(lane=PeerLane.FORWARDING):
+                if not event.is_refused:
+                    self.forwarder.disconnect(event.broker, event.incarnation, now)
+                    self.server.disconnect(event.broker, event.incarnation)
+            case PeerMessageReceived() if isinstance(event.message, ForwardMessage):
+                if self.routes.is_member(event.broker, event.incarnation):
+                    self._receive(event, event.message, now)
+                elif isinstance(event.message, ForwardCommand | PublishPart):
+                    # The image may not show its run yet: nothing was done, it asks again.
+                    self.server.refuse_stranger(event.broker, event.message.number)
+            case _:
+                return False
+        return True
+
+    def _receive(self, event: PeerMessageReceived, message: ForwardMessage, now: Now) -> None:
+        broker = event.broker
+        match message:
+            case ForwardCommand() | PublishPart():
+                self.server.receive(broker, event.incarnation, message, event.data, now)
+            case ForwardReply() | ForwardRefusal():
+                self.forwarder.receive(broker, message, event.data, now)
+            case ForwardCancel():
+                self.server.receive_cancel(broker, message)
+            case ForwardChunk():
+                if message.is_reply:
+                    self.forwarder.receive_chunk(broker, message, event.data)
+                else:
+                    self.server.receive_chunk(broker, message, event.data)
+
+    # Turns
+
+    def wake(self, now: Now) -> None:
+        """A deadline has come."""
+        self.forwarder.wake(now)
+
+    def cancel(self, request: RequestId, *, is_gone: bool = False) -> bool:
+        """The caller of a request is gone. False if it is not ours."""
+        return self.forwarder.cancel(request, is_gone=is_gone)
+
+    def end_all(self) -> None:
+        """The node stops."""
+        self.forwarder.end_all()
+
+    def fetched(self, purpose: ForwardFetch, data: memoryview | None, now: Now) -> None:
+        """Records for another broker were read."""
+        reply = self.server.fetched(purpose, data, now)
+        if reply is not None:
+            self._metrics.served(purpose.request, reply, now)
+
+    def finish_turn(self, now: Now) -> bool:
+        """Follow the metadata, and serve parts that this broker leads; whether there were any."""
+        version = self.routes.version
+        if self._member.replicas.take_ready() or version != self._version:
+            self._version = version
+            self.forwarder.metadata_changed(now)
+        return self.forwarder.run_here(self._ask, now)
+
+    def take(self, effects: Sequence[NodeEffect], now: Now) -> list[NodeEffect]:
+        """The effects without the answers to commands that ran for others; those go to them."""
+        kept: list[NodeEffect] = []
+        for effect in effects:
+            kind = type(effect)
+            if kind is Answer:
+                assert isinstance(effect, Answer)
+                if effect.request < 0:
+                    self._take_answer(effect, now)
+                    continue
+            elif kind is Serve:
+                assert isinstance(effect, Serve)
+                if effect.request < 0:
+                    self._take_serve(effect, kept)
+                    continue
+            kept.append(effect)
+        return kept
+
+    def _take_serve(self, effect: Serve, kept: list[NodeEffect]) -> None:
+        if not self.server.take_serve(effect):
+            request = self.forwarder.take_serve(effect.request)
+            self._metrics.cancel(effect.request)
+            if request is not None:
+                kept.append(msgspec.structs.replace(effect, request=request))
+
+    def _take_answer(self, effect: Answer, now: Now) -> None:
+        if not self.forwarder.take_answer(effect.request, effect.reply, now):
+            self.server.take_answer(effect.request, effect.reply)
+
+
+def _around(
+    check: Callable[[], None],
+    how: Callable[[RequestId, Command, Now, Handler], None],
+    here: Handler,
+) -> Handler:
+    def handle(request: RequestId, command: Command, now: Now) -> None:
+        check()
+        how(request, command, now, here)
+
+    return handle
+
+
+def _controller_of(member: ClusterMember) -> str | None:
+    """The broker that leads the metadata log, as far as this one knows."""
+    leader = None if member.metadata is None else member.metadata.quorum.leader
+    return None if leader is None else leader.broker
+
+
+def _with_copies(command: CreateTopic, brokers: int) -> CreateTopic:
+    """The same with the number of copies that a cluster of this size gives."""
+    if command.chosen is None:
+        return command
+    config = command.config
+    if _FACTOR not in command.chosen:
+        config = msgspec.structs.replace(
+            config, replication_factor=max(1, min(_COPIES_DEFAULT, brokers))
+        )
+    if _MINIMUM not in command.chosen:
+        minimum = 2 if config.replication_factor >= _COPIES_DEFAULT else 1
+        config = msgspec.structs.replace(config, min_insync_replicas=minimum)
+    return msgspec.structs.replace(command, config=config, chosen=None)
+
+
+def _count(command: Publish) -> int:
+    """How many messages a publish has."""
+    known = command.targets or command.dues
+    return len(walk(command.batch)) if known is None else len(known)
+
+
+def _only_target(targets: list[int] | None) -> int | None:
+    """The one partition that all records are for, if there is one."""
+    if not targets or targets[0] < 0 or targets.count(targets[0]) != len(targets):
+        return None
+    return targets[0]

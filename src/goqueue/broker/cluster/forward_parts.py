@@ -1,0 +1,255 @@
+"""A request that other brokers serve, in parts, and the answer that their replies add up to.
+
+Each part goes to one broker: the controller, or the leader of its partitions. A gather takes the
+outcome of each part and returns the answer once it is complete; it knows nothing of links and time.
+
+Invariant: a gather answers once, with the first outcome that decides it or with the last.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from goqueue.model import (
+    Caller,
+    Code,
+    Instant,
+    LogId,
+    Offset,
+    Refused,
+    RequestId,
+    Timestamp,
+)
+from goqueue.model.requests import (
+    Command,
+    PartitionStart,
+    Placed,
+    Publish,
+    Published,
+    RecordsDeleted,
+    Reply,
+    Watched,
+)
+
+__all__ = [
+    "Gather",
+    "OneReply",
+    "Part",
+    "PublishGather",
+    "PublishSlice",
+    "RecordsDeletedGather",
+    "Request",
+    "WatchGather",
+]
+
+Outcome = Reply | Refused
+
+
+class PublishSlice(msgspec.Struct, frozen=True):
+    """The records of a batch that go to one partition."""
+
+    data: bytes | bytearray
+    count: int
+    dues: tuple[int, ...] | None = None
+
+
+class Gather(Protocol):
+    """Puts the outcomes of parts together."""
+
+    def add(self, part: "Part", outcome: Outcome) -> Outcome | None:
+        """The answer to the whole request, if this outcome decides or completes it."""
+
+
+class Request:
+    """A request of a client of this broker that others serve."""
+
+    __slots__ = ("began", "caller", "command", "gather", "id", "is_done_in_part", "parts")
+
+    def __init__(
+        self, request: RequestId, command: Command, caller: Caller, gather: Gather, began: Instant
+    ) -> None:
+        self.id = request
+        self.command = command
+        self.caller = caller
+        self.gather = gather
+        self.began = began
+        # Those that are not decided.
+        self.parts: dict[Part, None] = {}
+        # Whether a part was done that must not be repeated.
+        self.is_done_in_part = False
+
+
+class Part:
+    """What one broker does for a request.
+
+    `log` names whose leader serves it; None: the controller does. `slices` are the records of a
+    publish, by partition; all of them have one leader. With `is_repeatable` a repetition does no
+    harm, so it is sent again when its outcome is not known.
+    """
+
+    __slots__ = (
+        "attempts",
+        "broker",
+        "command",
+        "incarnation",
+        "is_repeatable",
+        "log",
+        "number",
+        "refusal",
+        "reply_by",
+        "request",
+        "retry_at",
+        "slices",
+        "wait_until",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        command: Command,
+        log: LogId | None,
+        *,
+        is_repeatable: bool,
+        slices: Mapping[int, PublishSlice] | None = None,
+    ) -> None:
+        self.request = request
+        self.command = command
+        self.log = log
+        self.is_repeatable = is_repeatable
+        self.slices = slices
+        # Where it is on its way: nowhere while `number` is 0.
+        self.number = 0
+        self.broker = ""
+        self.incarnation = 0
+        self.attempts = 0
+        # Until when it waits for a leader, when it is tried again, and when its reply is due.
+        self.wait_until = Instant(0)
+        self.retry_at = Instant(0)
+        self.reply_by = Instant(0)
+        # Why it was refused last.
+        self.refusal: Refused | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes that it keeps."""
+        return 0 if self.slices is None else sum(len(each.data) for each in self.slices.values())
+
+
+class OneReply:
+    """One part: its outcome is the answer."""
+
+    def add(self, _: Part, outcome: Outcome) -> Outcome | None:
+        return outcome
+
+
+class PublishGather:
+    """Fills a publication with what each leader placed.
+
+    A part that was refused is placed as refused, so the others keep their results; a batch with a
+    sequence has one part, and its refusal is that of the whole.
+    """
+
+    def __init__(
+        self, targets: list[int], slices: Mapping[int, PublishSlice], *, is_sequenced: bool
+    ) -> None:
+        self._targets = targets
+        self._missing = dict.fromkeys(slices)
+        self._placed: list[Placed] = []
+        self._timestamp = Timestamp(0)
+        self._is_sequenced = is_sequenced
+        self._is_unconfirmed = False
+
+    def add(self, part: Part, outcome: Outcome) -> Outcome | None:
+        if isinstance(outcome, Published):
+            self._timestamp = max(self._timestamp, outcome.timestamp)
+            for placed in outcome.placed:
+                self._place(placed)
+            if outcome.is_unconfirmed:
+                self._is_unconfirmed = True
+                for partition in part.slices or ():
+                    self._missing.pop(partition, None)
+        elif isinstance(outcome, Refused):
+            if self._is_sequenced:
+                return outcome
+            self.refuse(part, outcome.code)
+        return None if self._missing else self._published()
+
+    def refuse(self, part: Part, code: Code) -> None:
+        """Nothing of a part was stored, or it is not known whether it was."""
+        for partition in part.slices or ():
+            self._place(Placed(partition=partition, first=Offset(0), count=0, refused=code))
+
+    def _place(self, placed: Placed) -> None:
+        if placed.partition in self._missing:
+            del self._missing[placed.partition]
+            self._placed.append(placed)
+
+    def _published(self) -> Published:
+        return Published(
+            targets=self._targets,
+            placed=tuple(self._placed),
+            timestamp=self._timestamp,
+            is_unconfirmed=self._is_unconfirmed,
+        )
+
+
+class WatchGather:
+    """The first news of any leader; nothing once all of them had none."""
+
+    def __init__(self) -> None:
+        self._refusal: Refused | None = None
+
+    def add(self, part: Part, outcome: Outcome) -> Outcome | None:
+        if isinstance(outcome, Watched) and outcome.partitions:
+            return outcome
+        if isinstance(outcome, Refused):
+            self._refusal = self._refusal or outcome
+        is_last = len(part.request.parts) == 0
+        return (self._refusal or Watched()) if is_last else None
+
+
+class RecordsDeletedGather:
+    """The new starts of all partitions, in order."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._starts: list[PartitionStart] = []
+
+    def add(self, part: Part, outcome: Outcome) -> Outcome | None:
+        if isinstance(outcome, Refused):
+            return outcome
+        assert isinstance(outcome, RecordsDeleted)
+        self._starts.extend(outcome.partitions)
+        if part.request.parts:
+            return None
+        starts = sorted(self._starts, key=lambda each: each.partition)
+        return RecordsDeleted(topic=self._topic, partitions=tuple(starts))
+
+
+def joined(slices: Mapping[int, PublishSlice]) -> bytes | bytearray:
+    """The records of a part in the order of its slices; not copied if there is one."""
+    if len(slices) == 1:
+        (only,) = slices.values()
+        return only.data
+    return b"".join(each.data for each in slices.values())
+
+
+def publish_of(part: Part) -> Publish:
+    """The publish of a part, as its leader carries it out; it owns the copy of the records."""
+    slices = part.slices
+    command = part.command
+    assert isinstance(command, Publish)
+    assert slices is not None
+    targets: list[int] = []
+    dues: list[int] = []
+    for number, each in slices.items():
+        targets += [number] * each.count
+        dues += each.dues or ()
+    return msgspec.structs.replace(
+        command,
+        batch=bytearray(joined(slices)),
+        targets=targets,
+        dues=dues if command.dues is not None else None,
+        refused=None,
+    )

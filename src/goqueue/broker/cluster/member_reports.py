@@ -1,0 +1,80 @@
+"""What the operator is told of the cluster: which nodes came and went, who decides, what is wrong.
+
+Says each thing once, when it changes.
+"""
+
+from goqueue.broker.cluster.quorum_metadata import MetadataRecord
+from goqueue.broker.state import NodeState
+from goqueue.cluster import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerRemoved,
+    ClusterCreated,
+    MetadataImage,
+    Quorum,
+    UncleanLeaderElected,
+)
+from goqueue.model import (
+    ClusterDisturbed,
+    ClusterFormed,
+    ControllerElected,
+    NodeFenced,
+    NodeForgotten,
+    NodeRegistered,
+    Report,
+    UncleanElection,
+)
+
+__all__ = ["MemberReports"]
+
+
+class MemberReports:
+    """Reports what changed."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        self._controller = ""
+        self._problem: str | None = None
+        self.elections_total = 0
+
+    def tell_changes(self, applied: list[MetadataRecord], image: MetadataImage) -> None:
+        """Tell the operator which nodes came and went."""
+        report = self._state.outbox.append
+        for record in applied:
+            for change in record.changes:
+                match change:
+                    case ClusterCreated():
+                        report(Report(report=ClusterFormed(cluster_id=change.cluster_id)))
+                    case BrokerRegistered():
+                        known = NodeRegistered(node=change.broker, epoch=int(record.version))
+                        report(Report(report=known))
+                    case BrokerFenced():
+                        report(Report(report=NodeFenced(node=change.broker)))
+                    case BrokerRemoved():
+                        report(Report(report=NodeForgotten(node=change.broker)))
+                    case UncleanLeaderElected():
+                        self._tell_unclean(change, image)
+
+    def _tell_unclean(self, change: UncleanLeaderElected, image: MetadataImage) -> None:
+        topic = image.table.topics.get(change.topic)
+        if topic is not None:
+            elected = UncleanElection(
+                topic=topic.name,
+                partition=change.partition,
+                node=change.leader,
+                is_by_operator=change.is_by_operator,
+            )
+            self._state.outbox.append(Report(report=elected))
+
+    def tell_state(self, quorum: Quorum, problem: str | None) -> None:
+        """Tell the operator who decides, and what is wrong."""
+        leader = quorum.leader
+        if leader is not None and leader.broker != self._controller:
+            self._controller = leader.broker
+            self.elections_total += 1
+            elected = ControllerElected(controller=leader.broker, term=quorum.term)
+            self._state.outbox.append(Report(report=elected))
+        if problem != self._problem:
+            self._problem = problem
+            if problem is not None:
+                self._state.outbox.append(Report(report=ClusterDisturbed(reason=problem)))

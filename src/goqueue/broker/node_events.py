@@ -1,0 +1,56 @@
+"""Everything that the shell may report to a node, as one union.
+
+`Node.handle` takes any of them; the packages that define them know nothing of each other.
+"""
+
+from goqueue.broker.recovery.start import Opened
+from goqueue.model import (
+    Asked,
+    BackupEvent,
+    Compacted,
+    Created,
+    Damaged,
+    Deleted,
+    Dropped,
+    Failed,
+    Fetched,
+    Filled,
+    Found,
+    Left,
+    Loaded,
+    Observed,
+    PeerEvent,
+    Repaired,
+    SchemaChecked,
+    SchemaCompiled,
+    Synced,
+    Truncated,
+    Woke,
+)
+
+__all__ = ["NodeEvent"]
+
+NodeEvent = (
+    Asked
+    | Left
+    | Woke
+    | Observed
+    | Fetched
+    | Found
+    | Loaded
+    | Opened
+    | Synced
+    | Failed
+    | Filled
+    | Damaged
+    | Repaired
+    | Truncated
+    | Dropped
+    | Compacted
+    | Created
+    | Deleted
+    | BackupEvent
+    | SchemaChecked
+    | SchemaCompiled
+    | PeerEvent
+)

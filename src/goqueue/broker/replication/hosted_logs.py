@@ -1,0 +1,196 @@
+"""The logs that this broker keeps a copy of: opened, made and removed as the image says.
+
+A log is opened, made or removed only once the image holds the registration of this run: before, the
+image may be older than what an earlier run knew (C13).
+
+Invariants
+- A log that the image does not name is moved out of the way, never deleted; one of a committed
+  deletion is deleted.
+- A log whose records are older than its topic is that of a deleted topic with the same name: leader
+  epochs are metadata versions, so the first record says which it is. It is removed before a new
+  one is made.
+- The log of a new topic is made when that of the old one is gone.
+- A log that is shorter than was noted of it (`RecordedEnds`) has lost what it confirmed. It stays
+  closed until the image says that nobody counts on it, and the note says what is left.
+
+Crash points of a lost log: found | reported | left the ISR: found again. Left the ISR | noted: the
+same, and nothing is left to report. Noted | follows: it opens as what is left of it.
+
+Cost: one entry for each log; a topic that is created or deleted costs by its partitions here.
+"""
+
+from collections.abc import Iterator
+
+from goqueue.broker.partitions import Partition
+from goqueue.broker.replication.partition_follower import PartitionFollower
+from goqueue.broker.replication.partition_leader import PartitionLeader
+from goqueue.broker.replication.recorded_ends import RecordedEnds
+from goqueue.broker.state import NodeState
+from goqueue.cluster import MetadataImage, PartitionId
+from goqueue.log import DamagedRange, Log, LogState, Replica, ReplicaRole
+from goqueue.model import Delete, LogId, Offset, Open, ReplicaLost, Report, Reshape, Sweep
+
+__all__ = ["HostedLog", "HostedLogs"]
+
+
+class HostedLog:
+    """One log that this broker keeps, and its role."""
+
+    __slots__ = (
+        "follower",
+        "gave_up_for",
+        "is_resigned",
+        "leader",
+        "log_id",
+        "lost",
+        "partition",
+        "where",
+    )
+
+    def __init__(self, where: PartitionId, log_id: LogId) -> None:
+        self.where = where
+        self.log_id = log_id
+        # What is left of a log that lacks records which it confirmed; None if it lacks nothing.
+        self.lost: LogState | None = None
+        # None until it was opened, and while it is lost.
+        self.partition: Partition | None = None
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        # It led, and something that others were sent is not here: it asked for another epoch.
+        self.is_resigned = False
+        # The damage for which it gave up a leadership: once is enough, if all copies have it.
+        self.gave_up_for: tuple[DamagedRange, ...] = ()
+
+
+class HostedLogs:
+    """Keeps the logs on this disk as the image says."""
+
+    def __init__(self, state: NodeState, ends: RecordedEnds) -> None:
+        self._state = state
+        self._ends = ends
+        self._logs: dict[PartitionId, HostedLog] = {}
+        self._by_id: dict[LogId, HostedLog] = {}
+        # Being removed; whether the log is wanted again, for another topic of the same name.
+        self._leaving: dict[LogId, None] = {}
+        # Being opened, perhaps for an earlier topic of the same name.
+        self._opening: dict[LogId, None] = {}
+        self.has_begun = False
+
+    def __iter__(self) -> Iterator[HostedLog]:
+        return iter(self._logs.values())
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, where: PartitionId) -> HostedLog | None:
+        return self._logs.get(where)
+
+    def find(self, log: LogId) -> HostedLog | None:
+        return self._by_id.get(log)
+
+    def begin(self, image: MetadataImage, internal: tuple[str, ...]) -> None:
+        """This run is registered: open what the image names, move the rest out of the way."""
+        self.has_begun = True
+        table = image.table
+        mine = table.hosted_by(self._state.node_id)
+        names = {table.topics[where.topic].name for where in mine}
+        self._state.outbox.append(Sweep(topics=(*internal, *sorted(names))))
+        for where in mine:
+            self.host(where, table.topics[where.topic].name)
+        for where in self._ends:
+            if where not in mine:
+                self._ends.forget(where)
+
+    def host(self, where: PartitionId, topic: str) -> None:
+        """Keep a copy of this partition."""
+        if where in self._logs:
+            return
+        hosted = HostedLog(where, LogId(topic, where.partition))
+        self._logs[where] = hosted
+        self._by_id[hosted.log_id] = hosted
+        if hosted.log_id not in self._leaving and hosted.log_id not in self._opening:
+            self._open(hosted)
+
+    def _open(self, hosted: HostedLog) -> None:
+        topic = self._state.catalog.numbered(hosted.where.topic)
+        assert topic is not None, "a hosted log belongs to a topic"
+        settings = self._state.catalog.log_settings(topic)
+        self._opening[hosted.log_id] = None
+        self._state.outbox.append(Open(log=hosted.log_id, settings=settings))
+
+    def opened(self, log: LogId, found: LogState, created: int | None) -> HostedLog | None:
+        """A log was recovered, or made; the log, if it is that of its topic and lacks nothing.
+
+        `created` is the version at which the topic was created; None if it is gone.
+        """
+        self._opening.pop(log, None)
+        hosted = self._by_id.get(log)
+        if hosted is None:
+            # Its topic was deleted while it was opened.
+            self._remove(log)
+            return None
+        assert hosted.partition is None, "a log is opened once"
+        epoch = found.epochs[0][0] if found.epochs and found.end > found.start else None
+        if created is not None and epoch is not None and epoch < created:
+            self._remove(log)
+            return None
+        noted = self._ends.noted(hosted.where)
+        if found.end < noted:
+            self._lose(hosted, found, noted)
+            return None
+        self._admit(hosted, found)
+        return hosted
+
+    def _lose(self, hosted: HostedLog, found: LogState, noted: Offset) -> None:
+        """It opened shorter than it was: say so; others decide who counts on it."""
+        hosted.lost = found
+        log = hosted.log_id
+        reason = "this node's copy lost records that it had confirmed"
+        missing = DamagedRange(first=found.end, below=noted, reason=reason)
+        self._state.storage.record_damage(log, (missing,))
+        report = ReplicaLost(topic=log.topic, partition=log.partition, end=found.end, noted=noted)
+        self._state.outbox.append(Report(report=report))
+
+    def restore(self, hosted: HostedLog) -> None:
+        """Nobody counts on what a log lost: it goes on with what is left."""
+        found, hosted.lost = hosted.lost, None
+        assert found is not None
+        self._admit(hosted, found)
+
+    def _admit(self, hosted: HostedLog, found: LogState) -> None:
+        log = hosted.log_id
+        topic = self._state.catalog.numbered(hosted.where.topic)
+        assert topic is not None, "a hosted log belongs to a topic"
+        settings = self._state.catalog.log_settings(topic)
+        recovered = Log(log, settings, found, Replica(ReplicaRole.FOLLOWER))
+        hosted.partition = Partition(log, recovered)
+        self._state.partitions.add(hosted.partition)
+        self._state.storage.record_damage(log, recovered.damaged)
+
+    def _remove(self, log: LogId) -> None:
+        self._leaving[log] = None
+        self._state.outbox.append(Reshape(log=log, change=Delete()))
+
+    def drop(self, where: PartitionId) -> HostedLog | None:
+        """Its topic was deleted: the log goes; what it was, if it was opened."""
+        hosted = self._logs.pop(where, None)
+        if hosted is None:
+            return None
+        self._by_id.pop(hosted.log_id, None)
+        self._ends.forget(where)
+        if hosted.lost is not None:
+            self._state.storage.record_damage(hosted.log_id, ())
+            self._remove(hosted.log_id)
+            return None
+        if hosted.partition is None:
+            # It is being opened, or an older one is being removed.
+            return None
+        self._remove(hosted.log_id)
+        return hosted
+
+    def removed(self, log: LogId) -> None:
+        """A log is gone, or could not be removed: then the next start moves it out of the way."""
+        if self._leaving.pop(log, 0) is None:
+            hosted = self._by_id.get(log)
+            if hosted is not None and hosted.partition is None:
+                self._open(hosted)

@@ -1,0 +1,266 @@
+"""Commands about keys, ACLs and tenants.
+
+Each decides by the registry, applies and journals its change with its audit record, and is answered
+when both are durable. What is read waits for the journal as well: nobody hears of a key that a
+crash could take back.
+"""
+
+from collections.abc import Callable, Sequence
+
+from goqueue.broker.state import NodeState
+from goqueue.broker.tenant_quotas import TenantQuotas
+from goqueue.model import LOCAL, Code, Now, Refused, RequestId
+from goqueue.model.requests import (
+    AclDeleted,
+    AclDescription,
+    AlterQuotas,
+    AlterTenant,
+    CallerDescription,
+    CreateAcl,
+    CreateKey,
+    CreateTenant,
+    DeleteAcl,
+    DescribeCaller,
+    DescribeQuotas,
+    DescribeTenant,
+    DescribeTenantStatistics,
+    DescribeUsage,
+    KeyDescription,
+    ListAcls,
+    ListKeys,
+    ListTenantGroups,
+    ListTenants,
+    ListTenantTopics,
+    Reply,
+    ResetUsage,
+    RevokeKey,
+    Role,
+    RotateKey,
+    SetTenantStatus,
+    TenantNames,
+    TenantStatistics,
+    TenantUsage,
+)
+from goqueue.security import (
+    DEFAULT_TENANT,
+    FieldChange,
+    KeyRevoked,
+    KeyStated,
+    RegistryChange,
+    TenantStated,
+    UsageStated,
+    field_changes,
+)
+
+__all__ = ["SecurityAdmin"]
+
+# So many items of a list cost one unit of a turn.
+_ITEMS_PER_UNIT = 10
+
+
+class SecurityAdmin:
+    """Takes commands about keys, ACLs and tenants."""
+
+    def __init__(self, state: NodeState, quotas: TenantQuotas) -> None:
+        self._state = state
+        self._registry = state.security
+        self._quotas = quotas
+
+    # Keys
+
+    def create_key(self, request: RequestId, command: CreateKey, now: Now) -> None:
+        self._state.metadata.check_room()
+        stated = self._registry.create_key(command, now.wall)
+        self._change(request, stated, field_changes(None, stated), self._describe_key(stated))
+
+    def revoke_key(self, request: RequestId, command: RevokeKey, _: Now) -> None:
+        self._state.metadata.check_room()
+        change = self._registry.keys.revoke(command.id)
+        changes = [FieldChange("is_revoked", new="true")]
+        self._change(request, change, changes, self._describe_key(change))
+
+    def rotate_key(self, request: RequestId, command: RotateKey, now: Now) -> None:
+        self._state.metadata.check_room()
+        before = self._registry.keys.state(command.id)
+        stated = self._registry.keys.rotate(command, now.wall)
+        self._change(request, stated, field_changes(before, stated), self._describe_key(stated))
+
+    def _describe_key(self, change: KeyStated | KeyRevoked) -> Callable[[], KeyDescription]:
+        keys = self._registry.keys
+        return lambda: keys.describe(keys.find(change.id))
+
+    def list_keys(self, request: RequestId, command: ListKeys, _: Now) -> None:
+        page = self._registry.keys.list_page(command.after, command.limit)
+        self._state.budget.spend(len(page.keys) // _ITEMS_PER_UNIT)
+        self._answer(request, page)
+
+    def describe_caller(self, request: RequestId, _: DescribeCaller, __: Now) -> None:
+        """Who asks, as the node knows him."""
+        caller = self._state.caller
+        key = self._registry.keys.get(caller.key)
+        if key is not None:
+            described = CallerDescription(
+                key_id=key.id,
+                name=key.name,
+                roles=tuple(sorted(key.roles)),
+                tenant=key.tenant,
+                expires_at=key.expires_at,
+            )
+        elif caller.key == LOCAL.key:
+            described = CallerDescription(
+                key_id=LOCAL.key, name="local", roles=(Role.ADMIN,), tenant=DEFAULT_TENANT
+            )
+        else:
+            raise Refused(Code.UNAUTHENTICATED)
+        self._answer(request, described)
+
+    # ACLs
+
+    def create_acl(self, request: RequestId, command: CreateAcl, _: Now) -> None:
+        self._state.metadata.check_room()
+        stated = self._registry.acls.create(command)
+        described = AclDescription(id=stated.id, acl=stated.acl)
+        self._change(request, stated, field_changes(None, stated.acl), lambda: described)
+
+    def delete_acl(self, request: RequestId, command: DeleteAcl, _: Now) -> None:
+        self._state.metadata.check_room()
+        change = self._registry.acls.delete(command)
+        changes = field_changes(self._registry.acls.get(command.id), None)
+        self._change(request, change, changes, lambda: AclDeleted(id=command.id))
+
+    def list_acls(self, request: RequestId, command: ListAcls, _: Now) -> None:
+        page = self._registry.acls.page(command)
+        self._state.budget.spend(len(page.acls) // _ITEMS_PER_UNIT)
+        self._answer(request, page)
+
+    # Tenants
+
+    def create_tenant(self, request: RequestId, command: CreateTenant, now: Now) -> None:
+        self._state.metadata.check_room()
+        stated = self._registry.tenants.create(command, now.wall)
+        taken = self._quotas.names_with_prefix(command.id)
+        if taken and not command.adopts:
+            raise Refused(
+                Code.TENANT_NOT_EMPTY,
+                tenant=command.id,
+                used=taken,
+                reason="topics, groups or other things have its prefix: `adopt` makes them its own",
+            )
+        self._state_tenant(request, stated, field_changes(None, stated))
+
+    def alter_tenant(self, request: RequestId, command: AlterTenant, now: Now) -> None:
+        stated = self._registry.tenants.alter(command, now.wall)
+        self._restate_tenant(request, stated)
+
+    def set_status(self, request: RequestId, command: SetTenantStatus, now: Now) -> None:
+        stated = self._registry.tenants.set_status(command, now.wall)
+        self._restate_tenant(request, stated)
+
+    def alter_quotas(self, request: RequestId, command: AlterQuotas, now: Now) -> None:
+        self._state.metadata.check_room()
+        stated = self._registry.tenants.alter_quotas(command, now.wall)
+        before = self._registry.tenants.find(command.tenant).quotas
+        changes = field_changes(before, stated.quotas)
+        self._change(request, stated, changes, lambda: stated.quotas)
+
+    def _restate_tenant(self, request: RequestId, stated: TenantStated) -> None:
+        self._state.metadata.check_room()
+        before = self._registry.tenants.find(stated.id).stated
+        self._state_tenant(request, stated, field_changes(before, stated))
+
+    def _state_tenant(
+        self, request: RequestId, stated: TenantStated, changes: Sequence[FieldChange]
+    ) -> None:
+        tenants = self._registry.tenants
+        self._change(request, stated, changes, lambda: tenants.find(stated.id).describe())
+
+    def describe_tenant(self, request: RequestId, command: DescribeTenant, _: Now) -> None:
+        self._answer(request, self._registry.tenants.find(command.id).describe())
+
+    def list_tenants(self, request: RequestId, command: ListTenants, _: Now) -> None:
+        page = self._registry.tenants.list_page(command.status, command.after, command.limit)
+        self._state.budget.spend(len(page.tenants) // _ITEMS_PER_UNIT)
+        self._answer(request, page)
+
+    def describe_quotas(self, request: RequestId, command: DescribeQuotas, _: Now) -> None:
+        self._answer(request, self._registry.tenants.find(command.tenant).quotas)
+
+    # Usage
+
+    def describe_usage(self, request: RequestId, command: DescribeUsage, now: Now) -> None:
+        self._answer(request, self._usage(command.tenant, now))
+
+    def reset_usage(self, request: RequestId, command: ResetUsage, now: Now) -> None:
+        self._state.metadata.check_room()
+        tenant = self._registry.tenants.find(command.tenant).id
+        meter = self._registry.meters.of(tenant)
+        before = meter.totals
+        meter.reset(now.wall)
+        changes = field_changes(before, meter.totals)
+        usage = UsageStated(totals=(meter.totals,))
+        self._change(request, usage, changes, lambda: self._usage(tenant, now))
+
+    def _usage(self, tenant: str, now: Now) -> TenantUsage:
+        found = self._registry.tenants.find(tenant)
+        totals = self._registry.meters.of(found.id).totals
+        held = self._quotas.count(found)
+        return TenantUsage(
+            tenant_id=tenant,
+            total_messages_published=totals.published_messages,
+            total_bytes_published=totals.published_bytes,
+            total_messages_consumed=totals.consumed_messages,
+            total_bytes_consumed=totals.consumed_bytes,
+            storage_bytes=held.storage_bytes,
+            topic_count=held.topics,
+            partition_count=held.partitions,
+            connection_count=self._registry.meters.of(found.id).connections,
+            last_updated=now.wall,
+        )
+
+    def describe_statistics(
+        self, request: RequestId, command: DescribeTenantStatistics, _: Now
+    ) -> None:
+        tenant = self._registry.tenants.find(command.tenant)
+        held, quotas = self._quotas.count(tenant), tenant.quotas
+        meter = self._registry.meters.of(tenant.id)
+        statistics = TenantStatistics(
+            tenant_id=tenant.id,
+            storage_usage_percent=_percent(held.storage_bytes, quotas.max_storage_bytes),
+            topic_usage_percent=_percent(held.topics, quotas.max_topics),
+            partition_usage_percent=_percent(held.partitions, quotas.max_total_partitions),
+            connection_usage_percent=_percent(meter.connections, quotas.max_connections),
+            quota_violations_total=meter.violations,
+        )
+        self._answer(request, statistics)
+
+    def list_topics(self, request: RequestId, command: ListTenantTopics, _: Now) -> None:
+        tenant = self._registry.tenants.find(command.tenant)
+        names = self._quotas.topics_of(tenant)
+        self._answer(request, TenantNames(tenant_id=tenant.id, names=tuple(sorted(names))))
+
+    def list_groups(self, request: RequestId, command: ListTenantGroups, _: Now) -> None:
+        tenant = self._registry.tenants.find(command.tenant)
+        names = self._quotas.groups_of(tenant)
+        self._answer(request, TenantNames(tenant_id=tenant.id, names=tuple(sorted(names))))
+
+    # Journal
+
+    def _change(
+        self,
+        request: RequestId,
+        change: RegistryChange,
+        changes: Sequence[FieldChange],
+        reply: Callable[[], Reply],
+    ) -> None:
+        """Apply a change, journal it with its record, and answer when both are durable."""
+        self._state.metadata.propose([change])
+        self._state.metadata.answer(request, reply())
+        self._state.audit.record(request, self._state.journals.of_topics, changes)
+
+    def _answer(self, request: RequestId, reply: Reply) -> None:
+        """Answer when all that the answer may show is committed."""
+        self._state.metadata.answer(request, reply)
+
+
+def _percent(used: int, limit: int) -> float:
+    return round(100 * used / limit, 2) if limit else 0.0

@@ -1,0 +1,154 @@
+"""`goqueue cluster`: the nodes of a cluster, its controller, its health."""
+
+import click
+
+from goqueue.cli.client import Session, ask, run_session
+from goqueue.cli.exit_codes import ExitCode
+from goqueue.cli.options import Output, confirm, force_option, output_option, server_options
+from goqueue.cli.output import Reply, console, draw, printable, show, shown_time, table
+from goqueue.client.cluster import ClusterHealth, ClusterState
+
+__all__ = ["cluster", "draw_health", "draw_info", "draw_nodes"]
+
+
+def draw_info(found: ClusterState) -> None:
+    alive = sum(node.status == "alive" for node in found.nodes)
+    facts = [
+        ("cluster", found.cluster_id or "none yet"),
+        ("controller", found.controller_id or "none"),
+        ("epoch", str(found.controller_epoch)),
+        ("metadata version", str(found.version)),
+        ("nodes", f"{len(found.nodes)}, {alive} alive"),
+        ("voters", ", ".join(node.id for node in found.nodes if node.is_voter)),
+        ("problem", found.problem),
+    ]
+    rows = [(name, printable(value)) for name, value in facts if value]
+    console().print(table(("FIELD", "VALUE"), rows))
+
+
+def draw_nodes(found: ClusterState) -> None:
+    rows = [
+        (
+            node.id,
+            node.status,
+            "controller" if node.is_controller else "voter" if node.is_voter else "learner",
+            node.leaders,
+            node.replicas,
+            node.client_address,
+            node.peer_address,
+            node.version,
+        )
+        for node in found.nodes
+    ]
+    headings = (
+        "NODE",
+        "STATUS",
+        "ROLE",
+        "LEADS",
+        "REPLICAS",
+        "CLIENTS",
+        "PEERS",
+        "VERSION",
+    )
+    draw(headings, rows, empty="no nodes")
+
+
+def draw_health(found: ClusterHealth) -> None:
+    print(f"{found.status}: {found.healthy} of {found.node_count} nodes are healthy")
+    if found.offline_partitions:
+        print(f"{found.offline_partitions} partitions have no leader")
+    if found.under_replicated_partitions:
+        print(f"{found.under_replicated_partitions} partitions lack replicas that are in sync")
+    if not found.controller_id:
+        print("there is no controller: metadata cannot change until a majority of voters is back")
+    if found.problem:
+        print(printable(found.problem))
+    rows = [(node.id, node.status, shown_time(node.last_seen) or "never") for node in found.nodes]
+    draw(("NODE", "STATUS", "LAST SEEN"), rows, empty="no nodes")
+
+
+@click.group("cluster")
+@server_options
+@output_option
+def cluster(output: Output) -> None:
+    """Inspect a cluster; forget nodes that are gone for good."""
+
+
+@cluster.command("info", short_help="Show the cluster and its controller.")
+@server_options
+@output_option
+def info_command(output: Output) -> None:
+    """Show the cluster, its controller and its voters."""
+    show(ask(lambda q: q.cluster.state()), output, draw_info)
+
+
+@cluster.command("nodes", short_help="List the nodes.")
+@server_options
+@output_option
+def nodes_command(output: Output) -> None:
+    """List the nodes: status, role, how many partitions they lead and keep, addresses."""
+    show(ask(lambda q: q.cluster.state()), output, draw_nodes)
+
+
+@cluster.command("health", short_help="Say whether the cluster works.")
+@server_options
+@output_option
+def health_command(output: Output) -> int:
+    """Say whether the cluster works. The exit code is 1 unless all is well."""
+    found = ask(lambda q: q.cluster.health())
+    show(found, output, draw_health)
+    return ExitCode.DONE if found.value.status == "ok" else ExitCode.FAILED
+
+
+@cluster.command("forget", short_help="Remove a node that is gone for good.")
+@click.argument("node", metavar="NODE")
+@force_option
+@server_options
+@output_option
+def forget_command(node: str, output: Output, *, is_forced: bool) -> None:
+    """Remove NODE from the cluster for good, so that another node may take its id.
+
+    What only its disk had is lost. A node that is alive is refused: stop it first.
+    """
+    confirm(f"Forget the node {node!a} for good?", is_forced=is_forced)
+    show(
+        run_session(lambda session: _forget(session, node)),
+        output,
+        lambda _: print(printable(f"forgot {node}")),
+    )
+
+
+@cluster.command("elect", short_help="Elect a leader that may lack messages.")
+@click.argument("partition", metavar="TOPIC-PARTITION")
+@click.argument("node", metavar="[NODE]", default="")
+@click.option(
+    "--unclean",
+    "is_unclean",
+    is_flag=True,
+    required=True,
+    help="Accept that acknowledged messages which the node lacks are lost.",
+)
+@force_option
+@server_options
+@output_option
+def elect_command(
+    partition: str, node: str, output: Output, *, is_unclean: bool, is_forced: bool
+) -> None:
+    """Let NODE, or any that has a copy, lead TOPIC-PARTITION (orders-0) although it is not in sync.
+
+    For a partition whose copies in sync are all gone for good. Acknowledged messages that the new
+    leader lacks are lost. Refused while a node with a copy in sync is alive.
+    """
+    topic, _, number = partition.rpartition("-")
+    if not topic or not number.isdecimal() or not is_unclean:
+        raise click.UsageError("name a partition as TOPIC-PARTITION, for example orders-0")
+    confirm(f"Elect a leader of {partition!a} that may lack messages?", is_forced=is_forced)
+    elected = run_session(
+        lambda session: session.ask(lambda q: q.cluster.elect_unclean(topic, int(number), node))
+    )
+    show(elected, output, lambda leader: print(printable(f"{leader} leads {partition}")))
+
+
+async def _forget(session: Session, node: str) -> Reply[None]:
+    """The controller does it; any node passes it on."""
+    return await session.ask(lambda q: q.cluster.forget(node))

@@ -1,0 +1,148 @@
+"""What the brokers of a cluster say to each other.
+
+A message is an array of MessagePack with its number first. Numbers never change and are never used
+again; new fields come last, with a default, so that two adjacent versions understand each other.
+Numbers below 16 belong to the link itself (docs/adr/0046-peer-links.md).
+
+    16-31   presence: heartbeats            control
+    32-47   votes                           control
+    48-63   metadata                        control
+    64-95   copies of logs                  replication
+    96-127  requests of other brokers       forwarding
+
+Any message may be lost, arrive late, or arrive again over another connection. Its receiver checks
+epochs and versions before it believes a word of it.
+"""
+
+import enum
+
+import msgspec
+
+from goqueue.model.forward_messages import (
+    ForwardCancel,
+    ForwardChunk,
+    ForwardCommand,
+    ForwardMessage,
+    ForwardRefusal,
+    ForwardReply,
+    PublishPart,
+)
+from goqueue.model.ids import Timestamp
+from goqueue.model.partition_messages import (
+    AllocateProducerIds,
+    LogsAcknowledged,
+    LogsAdvanced,
+    LogsSubscribed,
+    PartitionMessage,
+    ReportLogEnds,
+    ReportLostReplicas,
+    RequestIsrs,
+    ResignLeaderships,
+    StreamMessage,
+)
+from goqueue.model.peer_numbers import PeerCounter, PeerTime
+from goqueue.model.quorum_messages import (
+    LeadershipOffer,
+    MetadataMessage,
+    RegisterBroker,
+    RegistrationRefused,
+    VoteMessage,
+    VoteReply,
+    VoteRequest,
+)
+from goqueue.model.replica_messages import (
+    ReplicaAck,
+    ReplicaAppend,
+    ReplicaDiverged,
+    ReplicaMessage,
+    ReplicaRepair,
+    ReplicaReset,
+    ReplicaSubscribe,
+    WatermarkAdvanced,
+)
+
+__all__ = ["PEER_MESSAGES", "Heartbeat", "PeerIdentity", "PeerLane", "PeerMessage"]
+
+
+class PeerLane(enum.IntEnum):
+    """One of the three connections of a pair: a full one does not delay the others."""
+
+    CONTROL = 1
+    REPLICATION = 2
+    FORWARDING = 3
+
+
+class PeerIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a broker is, as it says when a connection begins.
+
+    `directory` is the id of its data directory, `incarnation` the number of this run of its
+    process on that directory: higher than that of any earlier one. `cluster_id` is empty until the
+    broker belongs to a cluster. `peers` are the addresses in its settings, its own not among them.
+    `attempt` are the voters, as broker and directory, of the cluster that its log names although
+    the broker does not know that it came about.
+    """
+
+    broker: str
+    directory: str
+    incarnation: int
+    address: str
+    client_address: str = ""
+    cluster_id: str = ""
+    peers: tuple[str, ...] = ()
+    attempt: tuple[tuple[str, str], ...] = ()
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=16, kw_only=True):
+    """The sender runs: to every other broker each half second.
+
+    `broker_epoch` is 0 until its registration is committed, `loop_lag_ms` how late its last turns
+    were. A broker that is `is_leaving` stops soon, with `is_full` its disk takes no more records.
+    """
+
+    broker_epoch: PeerCounter = 0
+    metadata_version: PeerCounter = 0
+    loop_lag_ms: PeerCounter = 0
+    sent_at: PeerTime = Timestamp(0)
+    is_leaving: bool = False
+    is_full: bool = False
+
+
+PeerMessage = (
+    Heartbeat
+    | VoteMessage
+    | MetadataMessage
+    | PartitionMessage
+    | ReplicaMessage
+    | ReplicaRepair
+    | StreamMessage
+    | ForwardMessage
+)
+PEER_MESSAGES: tuple[type[PeerMessage], ...] = (
+    Heartbeat,
+    VoteRequest,
+    VoteReply,
+    LeadershipOffer,
+    RegisterBroker,
+    RegistrationRefused,
+    RequestIsrs,
+    ResignLeaderships,
+    AllocateProducerIds,
+    ReportLostReplicas,
+    ReportLogEnds,
+    ReplicaSubscribe,
+    ReplicaAppend,
+    ReplicaDiverged,
+    ReplicaRepair,
+    ReplicaReset,
+    ReplicaAck,
+    WatermarkAdvanced,
+    LogsSubscribed,
+    LogsAcknowledged,
+    LogsAdvanced,
+    ForwardCommand,
+    PublishPart,
+    ForwardReply,
+    ForwardRefusal,
+    ForwardCancel,
+    ForwardChunk,
+)

@@ -1,0 +1,166 @@
+"""The settings of cluster mode and of TLS: what they are, and which values go together.
+
+Beyond loopback links between nodes need TLS, because the secret itself is sent; and a node that is
+to be a member of a cluster is never started as anything less.
+"""
+
+import msgspec
+
+from goqueue.model import Secret
+from goqueue.runtime.settings.catalogue import (
+    CLUSTER_ADVERTISE,
+    CLUSTER_CATCH_UP_BYTES_PER_SEC,
+    CLUSTER_CLIENT_ADVERTISE,
+    CLUSTER_ENABLED,
+    CLUSTER_PEERS,
+    CLUSTER_QUORUM,
+    CLUSTER_SECRET,
+    CLUSTER_TLS,
+    LISTENERS_HTTP,
+    LISTENERS_INTERNAL,
+    TlsRows,
+)
+from goqueue.runtime.settings.kinds import Listener, read_address
+from goqueue.runtime.settings.problems import Problem
+from goqueue.runtime.settings.values import Values
+
+__all__ = ["ClusterSettings", "TlsSettings", "build_cluster", "build_tls", "check_cluster"]
+
+_SECRET_CHARACTERS_ADVISED = 16
+_EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, never bound
+_REQUIRED = frozenset({"require", "require-verify"})
+
+
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """TLS on the client ports. Without `self_signed` both files of the certificate are named."""
+
+    is_enabled: bool = False
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    is_self_signed: bool = False
+    client_auth: str = "none"
+    min_version: str = "1.2"
+
+
+class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of this node in a cluster, and what proves nodes to each other.
+
+    `quorum` 0 is a majority, `catch_up_bytes_per_sec` 0 no limit. `secret` is
+    empty where certificates prove nodes.
+    """
+
+    is_enabled: bool = False
+    peers: tuple[str, ...] = ()
+    advertise: str = ""
+    client_advertise: str = ""
+    quorum: int = 0
+    catch_up_bytes_per_sec: int = 0
+    secret: Secret = Secret("")
+    tls: TlsSettings = TlsSettings()
+
+    @property
+    def accepts_certificates(self) -> bool:
+        """Whether a verified certificate proves a node."""
+        return self.tls.is_enabled and self.tls.client_auth != "none"
+
+
+def build_tls(values: Values, rows: TlsRows) -> TlsSettings:
+    """The settings of TLS of one section."""
+    return TlsSettings(
+        is_enabled=bool(values.value(rows.enabled)),
+        cert_file=values.value(rows.cert_file),
+        key_file=values.value(rows.key_file),
+        ca_file=values.value(rows.ca_file),
+        is_self_signed=bool(values.value(rows.self_signed)),
+        client_auth=values.value(rows.client_auth),
+        min_version=values.value(rows.min_version),
+    )
+
+
+def build_cluster(values: Values) -> ClusterSettings:
+    """The settings of cluster mode."""
+    if not values.value(CLUSTER_ENABLED):
+        return ClusterSettings()
+    return ClusterSettings(
+        is_enabled=True,
+        peers=tuple(str(each) for each in values.value(CLUSTER_PEERS)),
+        advertise=values.value(CLUSTER_ADVERTISE),
+        client_advertise=values.value(CLUSTER_CLIENT_ADVERTISE),
+        quorum=values.value(CLUSTER_QUORUM),
+        catch_up_bytes_per_sec=values.value(CLUSTER_CATCH_UP_BYTES_PER_SEC),
+        secret=values.value(CLUSTER_SECRET),
+        tls=build_tls(values, CLUSTER_TLS),
+    )
+
+
+def check_cluster(values: Values, problems: list[Problem], warnings: list[str]) -> None:
+    """Find what keeps a node of a cluster from starting; without cluster mode nothing does."""
+    if not values.value(CLUSTER_ENABLED):
+        return
+    peers = values.value(CLUSTER_PEERS)
+    if not peers:
+        reason = "is empty: cluster mode needs the address of at least one other node"
+        problems.append(values.refused(CLUSTER_PEERS, reason))
+    quorum, nodes = values.value(CLUSTER_QUORUM), len(peers) + 1
+    if quorum and not nodes // 2 + 1 <= quorum <= nodes:
+        reason = f"is not between a majority ({nodes // 2 + 1}) and all ({nodes}) of the nodes"
+        problems.append(values.refused(CLUSTER_QUORUM, reason))
+    _check_addresses(values, problems)
+    _check_reach(values, problems, peers)
+    _check_proof(values, problems, warnings)
+
+
+def _check_addresses(values: Values, problems: list[Problem]) -> None:
+    """Others must be told an address that leads here."""
+    for advertised, row in (
+        (CLUSTER_ADVERTISE, LISTENERS_INTERNAL),
+        (CLUSTER_CLIENT_ADVERTISE, LISTENERS_HTTP),
+    ):
+        text, listener = values.value(advertised), values.value(row)
+        if text:
+            try:
+                read_address(text)
+            except ValueError as error:
+                problems.append(values.refused(advertised, str(error)))
+        elif listener is not None and listener.host in _EVERY_ADDRESS:
+            reason = f"is empty, and others cannot connect to {listener}: set it to host:port"
+            problems.append(values.refused(advertised, reason))
+
+
+def _check_reach(values: Values, problems: list[Problem], peers: tuple[Listener, ...]) -> None:
+    listener = values.value(LISTENERS_INTERNAL)
+    if listener is None:
+        reason = "is off, and cluster mode needs it"
+        problems.append(values.refused(LISTENERS_INTERNAL, reason))
+        return
+    beyond = [each for each in (listener, *peers) if not each.is_loopback]
+    if beyond and not values.value(CLUSTER_TLS.enabled):
+        reason = f"while {beyond[0]} is not loopback: nodes send each other their secret"
+        problems.append(values.refused(CLUSTER_TLS.enabled, reason))
+
+
+def _check_proof(values: Values, problems: list[Problem], warnings: list[str]) -> None:
+    secret = values.value(CLUSTER_SECRET).reveal()
+    tls = build_tls(values, CLUSTER_TLS)
+    if tls.is_enabled:
+        _check_certificates(tls, values, problems)
+    if not secret and not (tls.is_enabled and tls.client_auth in _REQUIRED):
+        reason = "is empty: set it, or cluster_tls with client_auth=require-verify"
+        problems.append(values.refused(CLUSTER_SECRET, reason))
+    elif secret and not (secret.isascii() and secret.isprintable() and " " not in secret):
+        reason = "has characters that cannot be sent: use visible ASCII characters"
+        problems.append(values.refused(CLUSTER_SECRET, reason))
+    elif secret and len(secret) < _SECRET_CHARACTERS_ADVISED:
+        least = _SECRET_CHARACTERS_ADVISED
+        warnings.append(f"cluster.secret is short: use at least {least} random characters")
+
+
+def _check_certificates(tls: TlsSettings, values: Values, problems: list[Problem]) -> None:
+    if tls.is_self_signed:
+        reason = "cannot prove a node to others: use certificates of one authority"
+        problems.append(values.refused(CLUSTER_TLS.self_signed, reason))
+    for row in (CLUSTER_TLS.cert_file, CLUSTER_TLS.key_file, CLUSTER_TLS.ca_file):
+        if not values.value(row):
+            reason = "is empty: TLS between nodes needs a certificate, its key and the authority"
+            problems.append(values.refused(row, reason))
