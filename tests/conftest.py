@@ -1,5 +1,6 @@
 """Settings of every test run: how properties are explored, which twin runs."""
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -24,11 +25,18 @@ hypothesis.settings.load_profile("exhaustive" if IS_EXHAUSTIVE else "repeatable"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is long."""
+    """Leave out what is long, and begin with what takes longest of the rest."""
     if not IS_EXHAUSTIVE:
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+    items.sort(key=lambda item: rank_of(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector of garbage away from the thousands of tests: they stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 # What one worker runs, because its tests share something that takes long to make: a Spark session,
@@ -42,13 +50,45 @@ ONE_WORKER = (
 )
 # Both share one session.
 ON_SPARK = ONE_WORKER[:2]
+# Here the tests of each file share a node; tests of these files have nodes of their own.
+SHARING = ("tests/hostile/", "tests/integration/")
+APART = ("tests/integration/test_bench.py", "tests/integration/test_demo.py")
+# The longest groups start first, so that no worker is left alone with one of them at the end.
+# Soaks wait more than they work: they start early, beside what needs the processor.
+FIRST = (
+    *ON_SPARK,
+    "tests/conformance/",
+    "tests/integration/test_soak.py",
+    "tests/integration/test_demo.py",
+    "tests/integration/test_soak_deploys.py",
+    "tests/integration/test_worker_processes.py",
+    "tests/test_docs.py::test_a_document_does_what_it_shows[docs/guides/lakehouse.md]",
+    "tests/test_docs.py::test_a_document_does_what_it_shows[docs/reference/cli.md]",
+    "tests/integration/test_packaging.py",
+    "tests/integration/test_cli_topics.py",
+    "tests/integration/test_copies.py",
+    "tests/integration/test_client_leases.py",
+    "tests/hostile/",
+    "tests/integration/",
+    "tests/test_tidy.py",
+    "tests/test_docs.py",
+    "tests/simulation/",
+)
 
 
 def group_of(nodeid: str) -> str:
     """Tests of one group run one after the other, on one worker."""
     if nodeid.startswith(ON_SPARK):
         return "spark"
+    file = nodeid.partition("::")[0]
+    if file.startswith(SHARING) and file not in APART:
+        return file
     return next((place for place in ONE_WORKER if nodeid.startswith(place)), nodeid)
+
+
+def rank_of(nodeid: str) -> int:
+    """Groups of a lower rank start earlier."""
+    return next((rank for rank, place in enumerate(FIRST) if nodeid.startswith(place)), len(FIRST))
 
 
 class GroupScheduler(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
@@ -57,9 +97,19 @@ class GroupScheduler(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
+    def mark_test_complete(self, node: object, item_index: int, duration: float = 0) -> None:
+        """Forget groups that are done: xdist counts the tests of all groups after each test."""
+        super().mark_test_complete(node, item_index, duration)
+        groups = self.assigned_work[node]
+        done = group_of(self.registered_collections[node][item_index])
+        if all(groups[done].values()):
+            del groups[done]
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduler:
+    # Groups keep the order of the tests, whatever their size.
+    config.option.loadscopereorder = False
     return GroupScheduler(config, log)
 
 

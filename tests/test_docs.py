@@ -8,7 +8,8 @@ In a console block a command follows `$ ` and its output follows the command. Th
 match line by line; a time matches any time, `…` any text, and a line that is only `…` any lines.
 
 A document that says `<!-- with a broker -->` gets a node of its own: clients find it by the
-environment, and the address that a reader would use is replaced by its address.
+environment, and the address that a reader would use is replaced by its address. One that says
+`<!-- with a cluster -->` gets three nodes that have formed a cluster, and the address of the first.
 """
 
 import contextlib
@@ -23,8 +24,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.integration.cluster.cluster_processes import running_cluster
 from tests.integration.fast_java import FAST_JAVA
 from tests.integration.server_process import serving
+from tests.integration.warm_program import warm_program
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -35,6 +38,7 @@ TIME = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:[\d.]+")
 SECONDS_MAX = 280
 
 WITH_A_BROKER = "<!-- with a broker -->"
+WITH_A_CLUSTER = "<!-- with a cluster -->"
 USUAL_ADDRESS = "127.0.0.1:8080"
 NOT_RUN = re.compile(r"<!-- not run: \w+[^>]*-->")
 # A reader starts outside the project, a test inside.
@@ -158,12 +162,25 @@ def makefile_targets() -> list[str]:
 
 def run(command: list[str], folder: Path, server: str = "") -> None:
     """Run with the tools of this environment first on the path, and show all output on failure."""
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    warm = warm_program()
+    tools = folder / "tools"
+    tools.mkdir(exist_ok=True)
+    places = (tools, Path(sys.executable).parent, os.environ.get("PATH", os.defpath))
     named = {"GOQUEUE_SERVER": server} if server else {}
     ran = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, **FAST_JAVA, "PATH": path, **named},
+        env={
+            **warm.environment,
+            **FAST_JAVA,
+            # Contexts that a document sets are its own; what Spark keeps for later is everybody's.
+            "HOME": str(folder),
+            "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
+            **warm.put_into(tools),
+            "PATH": os.pathsep.join(map(str, places)),
+            **named,
+        },
+        pass_fds=(warm.descriptor,),
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,
@@ -181,6 +198,9 @@ def test_a_document_does_what_it_shows(document: Path, tmp_path: Path) -> None:
         server = ""
         if WITH_A_BROKER in text:
             server = stack.enter_context(serving(tmp_path / "data")).url
+        elif WITH_A_CLUSTER in text:
+            server = stack.enter_context(running_cluster(tmp_path, 3))["node-1"].url
+        if server:
             text = text.replace(USUAL_ADDRESS, server.removeprefix("http://"))
         if script := python_script(text):
             named = tmp_path / f"{document.name}.py"

@@ -86,6 +86,8 @@ def test_the_same_tree_gives_the_same_site(site: Path, tmp_path: Path) -> None:
         ("goqueue_consumer_lag", "reference/metrics.html#consumer-groups"),
         ("dead letters redrive", "guides/delivery.html#dead-letters"),
         ("PREFETCH", "guides/delivery.html#prefetch"),
+        ("visibility timeout", "reference/topic-settings.html"),
+        ("max deliveries", "reference/topic-settings.html"),
     ],
 )
 def test_the_search_finds_a_word_where_it_is_explained(site: Path, query: str, url: str) -> None:

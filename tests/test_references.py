@@ -3,6 +3,7 @@
 import importlib
 import re
 import runpy
+import tomllib
 
 import pytest
 
@@ -72,7 +73,7 @@ BOUNDS = (
     ),
     (
         "headers of a message in a JSON",
-        "goqueue.gateways.http.publish_decoder._HEADERS_MAX",
+        "goqueue.gateways.message_rules._HEADERS_MAX",
         64,
         "64,",
     ),
@@ -122,6 +123,13 @@ BOUNDS = (
         100_000,
         "100,000",
     ),
+    ("API keys |", "goqueue.model.requests.security.KEYS_MAX", 100_000, "100,000"),
+    ("ACLs |", "goqueue.model.requests.security.ACLS_MAX", 100_000, "100,000"),
+    ("ACLs of one principal", "goqueue.security.acls.ALIKE_MAX", 1_000, "1,000; 1,000"),
+    ("tenants |", "goqueue.model.requests.security.TENANTS_MAX", 10_000, "10,000"),
+    ("schedules |", "goqueue.model.requests.schedules.SCHEDULES_MAX", 100_000, "100,000"),
+    ("requests that wait", "goqueue.broker.replies._WAITING_MAX", 10_000, "10,000"),
+    ("partitions of a tail", "goqueue.gateways.http.tail._PARTITIONS_MAX", 100, "100"),
     ("silence of a producer", "goqueue.transactions.transactions.SILENCE_NS", 30 * SECOND, "30 s"),
     (
         "keys of group commits",
@@ -146,3 +154,21 @@ def test_the_pictures_of_delivery_are_what_their_script_draws() -> None:
     drawn = runpy.run_path(str(PICTURES / "delivery_pictures.py"))["PICTURES"]
     for name, draw in drawn.items():
         assert (PICTURES / name).read_text(encoding="utf-8") == str(draw()), "run `make pictures`"
+
+
+def test_the_page_about_installation_lists_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / "docs" / "guides" / "install.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == sorted(
+        project["optional-dependencies"]
+    )
+
+
+def test_nothing_names_a_package_of_an_index_that_is_not_ours() -> None:
+    texts = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *(ROOT / "src").rglob("*.py")]
+    # A Git address behind the name is where pip takes it from.
+    index = re.compile(
+        r"(pip3? install|uvx(?! --from)|uv add)[^\n`|]* '?goqueue\b(?![^\n`]* @ git)(?!\.git)"
+    )
+    named = [path.name for path in texts if index.search(path.read_text(encoding="utf-8"))]
+    assert named == []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import pytest
 
-from tests.conftest import ONE_WORKER, group_of
+from tests.conftest import APART, FIRST, ONE_WORKER, SHARING, group_of, rank_of
 from tests.tidy import documents, hygiene, layout, purity, sets, shape, surface, wire
 from tests.tidy.sources import ROOT, Finding, Source, projects_sources, projects_texts
 
@@ -167,6 +167,10 @@ def test_rooms_are_entered_through_their_packages() -> None:
     assert_holds(finds_foreign_modules, EVERYWHERE)
 
 
+def test_only_authentication_makes_callers_without_a_key() -> None:
+    assert_holds(surface.finds_forged_callers, PACKAGE)
+
+
 def test_gateways_and_clients_see_only_words_and_bytes() -> None:
     assert_holds(surface.finds_overreaching_edges, PACKAGE)
 
@@ -224,6 +228,11 @@ def test_the_lock_files_hold_nothing_but_versions_and_hashes() -> None:
             )
 
 
+def _bare(requirement: str) -> str:
+    """The name of a dependency, without its extras and versions."""
+    return re.split(r"[\[>]", requirement)[0]
+
+
 def test_the_lock_file_names_every_dependency() -> None:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, groups = pyproject["project"], pyproject["dependency-groups"]
@@ -239,7 +248,7 @@ def test_the_lock_file_names_every_dependency() -> None:
     }
     for lock, names in wanted.items():
         locked = (ROOT / f"requirements{lock}.lock").read_text()
-        missing = [name for name in names if f"\n{name.split('>')[0]}==" not in locked]
+        missing = [name for name in names if f"\n{_bare(name)}==" not in locked]
         assert not missing, "run `make lock`"
 
 
@@ -287,13 +296,23 @@ def test_make_passes_on_no_setting_that_changes_what_python_runs_or_slows_it_dow
 
 
 def test_tests_that_share_something_costly_are_one_group() -> None:
-    assert all((ROOT / place).exists() for place in ONE_WORKER)
+    places = (*ONE_WORKER, *SHARING, *APART, *FIRST)
+    assert all((ROOT / place.partition("::")[0]).exists() for place in places)
     groups = {
         group_of(f"tests/integration/{name}/test_a.py::test") for name in ("spark", "pipelines")
     }
     assert groups == {"spark"}
     assert group_of("tests/test_tidy.py::test_a") == group_of("tests/test_tidy.py::test_b")
     assert group_of("tests/test_docs.py::test_a") != group_of("tests/test_docs.py::test_b")
+    http = "tests/integration/test_http_messages.py"
+    assert group_of(f"{http}::test_a") == group_of(f"{http}::test_b") != group_of("tests/hostile/x")
+
+
+def test_the_longest_tests_start_first() -> None:
+    soak = "tests/integration/test_soak.py::test_a"
+    assert rank_of(soak) < rank_of("tests/integration/test_http_groups.py::test_a")
+    assert rank_of("tests/integration/spark/test_a.py") < rank_of(soak)
+    assert rank_of("tests/simulation/test_a.py::test_a") < rank_of("tests/unit/test_a.py::test_a")
 
 
 # ---- proof that every rule can fail --------------------------------------------------------
@@ -356,6 +375,7 @@ BROKEN: list[tuple[Rule, Source]] = [
     (finds_foreign_modules, Source("tests/simulation/a.py", "import goqueue.model.ids")),
     (finds_foreign_modules, Source("bench/log/a.py", "from goqueue.model import _Hidden")),
     (surface.finds_overreaching_edges, Source(IN_GATEWAY, "from goqueue.log import Log")),
+    (surface.finds_forged_callers, Source(IN_GATEWAY, "asked = ask(broker, command, LOCAL)")),
     (wire.finds_copied_wire_names, Source(IN_CORE, 'CODEC = "gq.codec"')),
     (wire.finds_copied_wire_names, Source(IN_CORE, 'ours = key.startswith(b"gq.")')),
     (wire.finds_copied_wire_names, Source(IN_CORE, r'MARK = b"\x00\x08gq.batch"')),

@@ -52,12 +52,18 @@ class CopiedTree(msgspec.Struct, frozen=True):
 
     def python(self, *arguments: str) -> str:
         """What Python prints with the sources of the copy, and the tests of this tree."""
+        done = self.try_python(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def try_python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The same, whether or not it succeeds."""
         places = (self.root / "src", self.root, ROOT)
         environment = {
             "PYTHONPATH": ":".join(map(str, places)),
             "HOME": str(self.root),
         }
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, *arguments],
             cwd=self.root,
             env=environment,
@@ -65,5 +71,3 @@ class CopiedTree(msgspec.Struct, frozen=True):
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from goqueue.broker import JournalLimits, Node
-from goqueue.model import SECOND, Cleanup, Flush, Message
+from goqueue.model import LOCAL, SECOND, Cleanup, Flush, Message
 from goqueue.model.requests import (
     Ack,
     Acked,
@@ -126,7 +126,7 @@ class Shell:
         return len(self.files.record)
 
     async def ask(self, command: Command, expected: type[R]) -> R:
-        reply = await self.pump.ask(command)
+        reply = await self.pump.ask(command, LOCAL)
         assert isinstance(reply, expected), reply
         return reply
 

@@ -168,6 +168,9 @@ class RecordingFiles:
     def rename(self, old: str, new: str) -> None:
         self.record.rename(old, new, lambda: self._files.rename(old, new))
 
+    def link(self, old: str, new: str) -> None:
+        raise AssertionError(f"no backup is taken in this workload: {old}, {new}")
+
     def remove(self, path: str) -> None:
         self.record.rename(path, None, lambda: self._files.remove(path))
 

@@ -1,6 +1,7 @@
 """A node that is attacked, and what must hold for everybody else meanwhile."""
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -14,13 +15,17 @@ GROWTH_MAX = 32 * MIB
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def node(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[ServerProcess]:
     home = tmp_path_factory.mktemp("home")
     with serving(home / "data") as process:
         yield process
     # Nothing that anybody asked for was written outside of the data directory.
     assert [path.name for path in home.iterdir()] == ["data"]
     assert "\x1b" not in process.said
+    if not request.session.testsfailed:
+        shutil.rmtree(home)
 
 
 @pytest.fixture
@@ -28,7 +33,8 @@ def api(node: ServerProcess) -> Iterator[Api]:
     """A client whose test must leave the node alive, small, and good to others."""
     with contextlib.closing(Api(node.url)) as client, contextlib.closing(Api(node.url)) as friend:
         topic = friend.create(spent_name())
-        waiting = friend.join(spent_name(), topic)
+        # An attack may take longer than a session, beside other work.
+        waiting = friend.join(spent_name(), topic, session_timeout="5m")
         before = node.resident_bytes
         yield client
         friend.publish(topic, "healthy")

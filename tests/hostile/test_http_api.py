@@ -107,9 +107,32 @@ def test_names_that_look_alike_are_different_topics(api: Api) -> None:
         api.do("DELETE", f"/topics/{name}")
 
 
-def test_a_topic_whose_dead_letters_could_have_no_name_must_say_where_they_go(api: Api) -> None:
-    status, code = api.refusal("POST", "/topics", {"name": "b" * 249})
-    assert (status, code) in {(400, "name_invalid"), (400, "request_invalid")}
+@pytest.mark.parametrize("length", [246, 249])
+def test_a_topic_whose_dead_letters_could_have_no_name_must_say_where_they_go(
+    api: Api, length: int
+) -> None:
+    answer = api.ask("POST", "/topics", {"name": "b" * length})
+    assert (answer.status, answer.code) == (400, "name_invalid")
+    assert "`dead_letter_topic` must be given" in answer.body["error"]
+
+
+@pytest.mark.parametrize(("length", "letters"), [(245, None), (246, "x" * 249), (249, "y" * 246)])
+def test_dead_letters_of_a_topic_with_the_longest_names_are_kept_and_redriven(
+    api: Api, length: int, letters: str | None
+) -> None:
+    stem = spent_name()
+    name = stem + "n" * (length - len(stem))
+    given = {} if letters is None else {"dead_letter_topic": letters}
+    api.create(name, partitions=1, **given)
+    api.publish(name, "dies")
+    (taken,) = api.join(stem, name).take(1)
+    rejected = api.post("/messages/reject", {"receipt_handle": taken["receipt_handle"]})
+    assert rejected["dlq_topic"] == (letters or f"{name}.dlq")
+    assert values_of(api.read(rejected["dlq_topic"])) == ["dies"]
+    assert api.do("POST", f"/topics/{name}/dlq/redrive", {})["moved"] == 1
+    assert values_of(api.read(name)) == ["dies", "dies"]
+    for each in (name, rejected["dlq_topic"]):
+        api.do("DELETE", f"/topics/{each}")
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__topics", "__groups", "__"])

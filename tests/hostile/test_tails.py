@@ -75,7 +75,7 @@ def test_tails_that_are_abandoned_leave_nothing_behind(node: ServerProcess, api:
     for _ in range(5):
         with _tails(node, topic, 100):
             pass
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while node.open_descriptors > before + 10:
         assert time.monotonic() < deadline, "connections are left"
         time.sleep(0.05)

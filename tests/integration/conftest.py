@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +20,16 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def node(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[ServerProcess]:
     """One node for all tests of a file: no test ends it."""
-    with serving(tmp_path_factory.mktemp("node")) as process:
+    folder = tmp_path_factory.mktemp("node")
+    with serving(folder) as process:
         yield process
+    # A node takes 64 MiB for its journal at once; the data of a failure are kept.
+    if not request.session.testsfailed:
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +39,11 @@ def program(node: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Pr
 
 
 @pytest.fixture
-def topic(program: Program, request: pytest.FixtureRequest) -> str:
+def topic(node: ServerProcess, request: pytest.FixtureRequest) -> str:
     """A topic of two partitions for one test."""
     name = re.sub(r"[^A-Za-z0-9._-]", ".", request.node.name)[:100]
-    program.do("topic", "create", name, "-p", "2")
-    return name
+    with contextlib.closing(Api(node.url)) as api:
+        return api.create(name, partitions=2)
 
 
 @pytest.fixture

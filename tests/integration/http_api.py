@@ -5,6 +5,7 @@ and the next request opens another.
 """
 
 import http.client
+import select
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
@@ -41,15 +42,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Api:
-    """Requests to one server, over one connection, or over one for each request.
+    """Requests to one server, over one connection.
 
-    A node closes connections that idle: a test that pauses for long `reconnects`.
+    A node closes connections that idle, and beside other work a test may pause for long: as other
+    clients do, this one then connects again before it sends.
     """
 
-    def __init__(
-        self, url: str, *, timeout_s: float = ANSWER_S_MAX, reconnects: bool = False
-    ) -> None:
-        self._reconnects = reconnects
+    def __init__(self, url: str, *, timeout_s: float = ANSWER_S_MAX) -> None:
         self._connection = http.client.HTTPConnection(url.removeprefix("http://"))
         self._connection.timeout = timeout_s
 
@@ -75,13 +74,22 @@ class Api:
         headers: dict[str, str] | None = None,
     ) -> None:
         """Send a request whose answer is fetched later."""
-        if self._reconnects:
+        if self._has_been_closed():
             self.close()
         try:
             self._connection.request(method, target, content, headers or {})
         except (OSError, http.client.HTTPException):
             self._connection.close()
             raise
+
+    def _has_been_closed(self) -> bool:
+        """Whether the node has ended the connection: nothing else comes between two requests."""
+        socket = self._connection.sock
+        if socket is None:
+            return False
+        end = select.poll()
+        end.register(socket, select.POLLIN)
+        return bool(end.poll(0))
 
     def finish(self) -> Answer:
         """The answer to the request that was begun."""

@@ -4,6 +4,7 @@
     READ <topic> <partition> <offset>   ->  MESSAGE <offset> <value as JSON>, for each message
                                             END <next offset>
     WAIT <topic> <partition> <offset>   ->  the same, but waits for a message
+    AUTH <secret>                       ->  OK, and all that follows is asked with this key
 
 A refusal is `ERROR <code>`. Replies leave in the order of their commands.
 """
@@ -23,9 +24,10 @@ from goqueue.gateways import (
     TcpListener,
     ask,
     offset_after,
+    peer_of,
     visible_records,
 )
-from goqueue.model import SECOND, Code, Message, Offset, Refused
+from goqueue.model import SECOND, Caller, Code, Message, Offset, ProvenKey, Refused
 from goqueue.model.requests import Publish, Published, Read, Records
 from goqueue.records import build
 
@@ -48,7 +50,7 @@ def line_gateway(endpoint: Endpoint) -> Gateway:
         return TcpListener(
             "line",
             endpoint,
-            lambda listener: LineConnection(port.broker, listener),
+            lambda listener: LineConnection(port, listener),
             port.capacity,
             waits_for_node=True,
         )
@@ -56,12 +58,12 @@ def line_gateway(endpoint: Endpoint) -> Gateway:
     return create
 
 
-async def execute(broker: Broker, line: bytes) -> bytes:
+async def execute(broker: Broker, line: bytes, caller: Caller) -> bytes:
     """Carry out one command; the lines of its reply."""
     try:
         match line.split(b" ", 3):
             case [b"PUBLISH", topic, *rest]:
-                return await publish(broker, topic.decode(), b" ".join(rest))
+                return await publish(broker, topic.decode(), b" ".join(rest), caller)
             case [b"READ" | b"WAIT" as verb, topic, partition, offset]:
                 read = Read(
                     topic=topic.decode(),
@@ -70,7 +72,7 @@ async def execute(broker: Broker, line: bytes) -> bytes:
                     bytes_max=READ_BYTES_MAX,
                     wait_ns=WAIT_NS if verb == b"WAIT" else 0,
                 )
-                return encode(await ask(broker, read, Records))
+                return encode(await ask(broker, read, Records, caller))
     except Refused as refused:
         return error(refused.code)
     except ValueError:
@@ -83,9 +85,9 @@ def error(code: Code) -> bytes:
     return b"ERROR %b\n" % code.value.encode()
 
 
-async def publish(broker: Broker, topic: str, value: bytes) -> bytes:
+async def publish(broker: Broker, topic: str, value: bytes, caller: Caller) -> bytes:
     command = Publish(topic=topic, batch=build([Message(value=value)]))
-    published = await ask(broker, command, Published)
+    published = await ask(broker, command, Published, caller)
     placed = published.placed[0]
     if placed.refused is not None:
         raise Refused(placed.refused)
@@ -112,8 +114,10 @@ def encode(records: Records) -> bytes:
 class LineConnection(asyncio.Protocol):
     """One client: reads lines, answers them in order, and holds no more than its limits."""
 
-    def __init__(self, broker: Broker, listener: TcpListener) -> None:
-        self._broker = broker
+    def __init__(self, port: GatewayPort, listener: TcpListener) -> None:
+        self._broker = port.broker
+        self._authenticator = port.authenticator
+        self._key: ProvenKey | None = None
         self._listener = listener
         self._capacity = listener.capacity
         self._traffic = listener.traffic
@@ -143,11 +147,11 @@ class LineConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._address = str(transport.get_extra_info("peername")[0])
-        match self._listener.admit(self, self._address):
+        self._peer = peer_of(transport)
+        match self._listener.admit(self, self._peer):
             case Admission.ACCEPTED:
                 self._worker = asyncio.get_running_loop().create_task(self._serve())
-            case Admission.OVERFULL:
+            case Admission.OVERFULL | Admission.EXPIRED:
                 self.cut()
             case Admission.FULL | Admission.STOPPING:
                 self._close(Code.BROKER_UNAVAILABLE)
@@ -175,8 +179,8 @@ class LineConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.drain()
-        # Commands before the end are still answered.
-        return True
+        # Commands before the end are still answered, except under TLS, which has no half-close.
+        return not self._peer.is_tls
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -193,9 +197,16 @@ class LineConnection(asyncio.Protocol):
         self._held = 0
         if self._worker is not None:
             self._worker.cancel()
-        self._listener.forget(self, self._address)
+        self._listener.forget(self, self._peer)
 
     # ---- inside ----------------------------------------------------------------------------
+
+    async def _reply(self, line: bytes) -> bytes:
+        if line.startswith(b"AUTH ") and self._authenticator.is_on:
+            self._key = self._authenticator.prove(line.removeprefix(b"AUTH "))
+            return error(Code.UNAUTHENTICATED) if self._key is None else b"OK\n"
+        caller = self._authenticator.caller(self._key, "line", self._peer.address, "")
+        return await execute(self._broker, line, caller)
 
     async def _serve(self) -> None:
         try:
@@ -205,7 +216,7 @@ class LineConnection(asyncio.Protocol):
                 if not isinstance(line, bytes):
                     self._close(line)
                     return
-                self._write(await execute(self._broker, line))
+                self._write(await self._reply(line))
                 self._traffic.requests_total += 1
                 self._give_back(len(line) + 1)
                 async with asyncio.timeout(WRITE_S):

@@ -1,5 +1,7 @@
 """A real node in a process of its own, for tests of what talks to it over the network.
 
+It starts warm, as a fork of a process that has imported the program, where nothing speaks against
+it: nothing but the start is quicker.
 Started on a port that the system chooses, read from the line that the node prints; ready when
 `/readyz` says so. Ended without warning, or told to stop. Whatever it printed is kept, and a
 traceback among it fails the test that shares the block.
@@ -7,9 +9,11 @@ traceback among it fails the test that shares the block.
 
 import contextlib
 import http.client
+import os
 import queue
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -17,27 +21,37 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["ServerProcess", "serving"]
+from tests.integration.warm_program import WarmProcess, warm_program
 
-START_S_MAX = 30
-STOP_S_MAX = 30
+__all__ = ["COLD", "ServerProcess", "serving"]
+
+# What Python runs where a test looks at what the system shows of a process.
+COLD = ("-m", "goqueue.cli")
+
+START_S_MAX = 60
+STOP_S_MAX = 60
 _PROBE_S = 0.02
-_LISTENING = re.compile(r"listening on (http://[^\s,]+)")
+_LISTENING = re.compile(r"listening on (https?://[^\s,]+)")
 
 
 class ServerProcess:
     """A node on a data directory; may be killed and started again on the same port."""
 
-    def __init__(
-        self, directory: Path, *flags: str, program: Sequence[str] = ("-m", "goqueue.cli")
-    ) -> None:
-        """`program` is what Python runs: another one may be the same node on a worse machine."""
+    def __init__(self, directory: Path, *flags: str, program: Sequence[str] | None = None) -> None:
+        """`program` is what Python runs: another one may be the same node on a worse machine.
+
+        Without one the node starts warm.
+        """
         self.directory = directory
         self._program = program
         self.url = ""
+        # Certificate and key that the node asks of its clients.
+        self.client_certificate: tuple[str, str] | None = None
         self._flags = flags
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | WarmProcess | None = None
         self._said: list[str] = []
+        # How many lines earlier lives printed.
+        self._said_before = 0
         self._heard: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread()
 
@@ -45,6 +59,18 @@ class ServerProcess:
     def said(self) -> str:
         """All that the node printed in all its lives."""
         return "".join(self._said)
+
+    @property
+    def said_in_this_life(self) -> str:
+        """What the node has printed since it was last started."""
+        return "".join(self._said[self._said_before :])
+
+    def wait_to_say(self, text: str) -> None:
+        """Wait until the node has printed this: its log comes from a thread of its own."""
+        deadline = time.monotonic() + START_S_MAX
+        while text not in self.said:
+            assert time.monotonic() < deadline, f"no {text!r} in:\n{self.said}"
+            time.sleep(_PROBE_S)
 
     @property
     def resident_bytes(self) -> int:
@@ -58,6 +84,12 @@ class ServerProcess:
         """How many files and sockets the process has open."""
         assert self._process is not None
         return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
+
+    @property
+    def arguments(self) -> bytes:
+        """What other users see of the process: its command line."""
+        assert self._process is not None
+        return Path(f"/proc/{self._process.pid}/cmdline").read_bytes()
 
     def start(self) -> None:
         """Start the node and wait until it is ready."""
@@ -73,15 +105,24 @@ class ServerProcess:
         self.url = self._wait_for_url(self._process)
         self._wait_until_ready(self._process)
 
-    def _launch(self) -> subprocess.Popen[str]:
-        address = self.url.removeprefix("http://") or "127.0.0.1:0"
-        command = [sys.executable, *self._program, "serve", *self._flags]
-        command += ["--data-dir", str(self.directory), "--http", address]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        self._reader = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
+    def _launch(self) -> "subprocess.Popen[str] | WarmProcess":
+        self._said_before = len(self._said)
+        address = self.url.partition("://")[2] or "127.0.0.1:0"
+        arguments = ["serve", *self._flags, "--data-dir", str(self.directory), "--http", address]
+        # A pipe of our own, of which no other process that starts meanwhile has an end.
+        heard, says = os.pipe()
+        warm = warm_program()
+        if self._program is None and warm.can_run(os.environ):
+            with open(os.devnull, "rb") as nothing:
+                self._process = warm.start(arguments, os.environ, (nothing.fileno(), says, says))
+        else:
+            command = [sys.executable, *(self._program or COLD), *arguments]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=says, stderr=says, text=True
+            )
+        os.close(says)
         self._heard = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._listen, args=(heard,), daemon=True)
         self._reader.start()
         return self._process
 
@@ -96,9 +137,9 @@ class ServerProcess:
         assert self._process is not None
         process = self._process
         process.send_signal(signal.SIGTERM)
-        process.wait(STOP_S_MAX)
+        code = process.wait(STOP_S_MAX)
         self._end(process)
-        return process.returncode
+        return code
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal and return at once."""
@@ -109,9 +150,9 @@ class ServerProcess:
         """Wait for an end that was asked for; the exit code."""
         assert self._process is not None
         process = self._process
-        process.wait(STOP_S_MAX)
+        code = process.wait(STOP_S_MAX)
         self._end(process)
-        return process.returncode
+        return code
 
     def restart(self) -> None:
         """Kill the node and start it again on the same data and port."""
@@ -125,23 +166,22 @@ class ServerProcess:
             process.wait(seconds)
         self.kill()
 
-    def _end(self, process: subprocess.Popen[str]) -> None:
+    def _end(self, process: "subprocess.Popen[str] | WarmProcess") -> None:
         process.wait()
         self._reader.join(STOP_S_MAX)
-        if process.stdout is not None:
-            process.stdout.close()
         self._process = None
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
+    def _listen(self, pipe: int) -> None:
         """Read what the node prints, in a thread, because a pipe knows no time limit."""
-        assert process.stdout is not None
-        for line in process.stdout:
-            self._said.append(line)
-            if place := _LISTENING.search(line):
-                self._heard.put(place[1])
-        self._heard.put("")
+        heard = self._heard
+        with open(pipe, encoding="utf-8") as lines:
+            for line in lines:
+                self._said.append(line)
+                if place := _LISTENING.search(line):
+                    heard.put(place[1])
+        heard.put("")
 
-    def _wait_for_url(self, process: subprocess.Popen[str]) -> str:
+    def _wait_for_url(self, process: "subprocess.Popen[str] | WarmProcess") -> str:
         try:
             url = self._heard.get(timeout=START_S_MAX)
         except queue.Empty:
@@ -152,7 +192,7 @@ class ServerProcess:
             raise AssertionError("the node did not start:\n" + self.said)
         return url
 
-    def _wait_until_ready(self, process: subprocess.Popen[str]) -> None:
+    def _wait_until_ready(self, process: "subprocess.Popen[str] | WarmProcess") -> None:
         deadline = time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
             if self._is_ready():
@@ -166,7 +206,16 @@ class ServerProcess:
         raise AssertionError("the node did not become ready:\n" + self.said)
 
     def _is_ready(self) -> bool:
-        asking = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=START_S_MAX)
+        scheme, _, address = self.url.partition("://")
+        asking = http.client.HTTPConnection(address, timeout=START_S_MAX)
+        if scheme == "https":
+            # Whether its certificate is good is for the test to find out.
+            anything = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            anything.check_hostname = False
+            anything.verify_mode = ssl.CERT_NONE
+            if self.client_certificate is not None:
+                anything.load_cert_chain(*self.client_certificate)
+            asking = http.client.HTTPSConnection(address, timeout=START_S_MAX, context=anything)
         try:
             asking.request("GET", "/readyz")
             return asking.getresponse().status == 200

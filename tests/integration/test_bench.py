@@ -1,4 +1,7 @@
-"""The bench runs and prints what others may parse. What it measures is not judged here."""
+"""The bench runs and prints what others may parse. What it measures is not judged here.
+
+`make test` runs a measure or two of each bench, `make test-exhaustive` all of them.
+"""
 
 import os
 import shutil
@@ -31,6 +34,7 @@ FIGURES = {
     "reopen": {"reopen_clean", "reopen_clean_cold", "reopen_killed", "reopen_killed_cold"},
     "memory": {"memory_growth"},
 }
+QUICK = {"append"}
 TWINS = FIGURES["append"] | FIGURES["read"] | FIGURES["scan"]
 
 
@@ -43,9 +47,12 @@ PEERS = {
     "publish_queue_json",
     "publish_queue_sdk",
     "one_a_request_json",
-    "latency_at_1000_per_s_json",
-    "latency_at_5000_per_s_json",
+    "latency_answer_at_1000_per_s_json",
+    "latency_answer_at_5000_per_s_json",
+    "latency_consumed_at_1000_per_s_json",
+    "latency_consumed_at_5000_per_s_json",
     "sdk_send",
+    "sdk_send_and_flush",
     "sdk_awaited_ack_cpu",
     "priorities_json_five",
     "priorities_json_one",
@@ -67,7 +74,13 @@ def run_bench(only: str, folder: Path, bench: str = "log") -> list[Figure]:
     return [msgspec.json.decode(line, type=Figure) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("only", sorted(FIGURES))
+@pytest.mark.parametrize(
+    "only",
+    [
+        pytest.param(only, marks=() if only in QUICK else pytest.mark.long)
+        for only in sorted(FIGURES)
+    ],
+)
 def test_each_figure_is_one_json_line_and_no_file_is_left(only: str, tmp_path: Path) -> None:
     figures = run_bench(only, tmp_path)
 
@@ -81,7 +94,7 @@ def test_each_figure_is_one_json_line_and_no_file_is_left(only: str, tmp_path: P
     ("only", "expected"),
     [
         ("access_log", {"request_cpu", "request_cpu_with_access_log"}),
-        (
+        pytest.param(
             "sizing",
             {
                 "idle_memory",
@@ -91,6 +104,7 @@ def test_each_figure_is_one_json_line_and_no_file_is_left(only: str, tmp_path: P
                 "memory_per_partition",
                 "descriptors_of_partitions",
             },
+            marks=pytest.mark.long,
         ),
     ],
 )
@@ -100,6 +114,31 @@ def test_what_a_node_takes_of_a_machine_is_measured(
     assert {figure.figure for figure in run_bench(only, tmp_path, "operations")} == expected
 
 
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        ("publish", "publish_stream"),
+        ("subscribe", "subscribe_with_batch_acks"),
+        ("unary", "unary_publish_p99_at_1000"),
+        ("idle", "idle_subscriptions"),
+    ],
+)
+def test_the_bench_of_grpc_prints_its_figures(only: str, expected: str, tmp_path: Path) -> None:
+    assert [figure.figure for figure in run_bench(only, tmp_path, "grpc")] == [expected]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bench_of_schemas_prints_its_figures(tmp_path: Path) -> None:
+    expected = [
+        f"{figure}_{language}"
+        for language in ("avro", "json", "protobuf")
+        for figure in ("check_cold", "check_warm", "loop_wait", "loop_wait_large")
+    ]
+    assert [each.figure for each in run_bench("compatibility", tmp_path, "schemas")] == expected
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
 def test_interpreted_figures_stand_beside_and_are_not_judged(tmp_path: Path) -> None:
     if not records.COMPILED:
         pytest.skip("this process has no compiled mode to stand beside")
@@ -152,15 +191,30 @@ def test_the_ratio_is_the_median_over_rounds_of_our_rate_to_the_raw_one() -> Non
     ("only", "figures"),
     [
         ("in_process", {"publish_in_process"}),
-        (
-            "publish",
-            {"publish_json_batches", "publish_raw_batches"},
+        pytest.param(
+            "publish", {"publish_json_batches", "publish_raw_batches"}, marks=pytest.mark.long
         ),
-        ("consume", {"stream_json", "read_raw_into_columns", "queue_lease_and_ack"}),
+        pytest.param(
+            "consume",
+            {"stream_json", "read_raw_into_columns", "queue_lease_and_ack"},
+            marks=pytest.mark.long,
+        ),
         ("sdk", {"sdk_send", "sdk_consume", "sdk_lease", "sdk_ack_awaited"}),
-        ("scale", {"crowded_idle_cpu", "crowded_rss", "crowded_publish"}),
-        ("age", {"age_publish", "age_one_a_request", "age_lease_and_ack"}),
-        ("worker", {"worker_empty", "worker_cpu_per_message", "worker_transactions"}),
+        pytest.param(
+            "scale",
+            {"crowded_idle_cpu", "crowded_rss", "crowded_publish"},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "age",
+            {"age_publish", "age_one_a_request", "age_lease_and_ack"},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "worker",
+            {"worker_empty", "worker_cpu_per_message", "worker_transactions"},
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_the_broker_bench_prints_its_figures_and_leaves_no_file(
@@ -187,6 +241,7 @@ def test_the_broker_bench_prints_its_figures_and_leaves_no_file(
         ),
         ("accuracy", {"delivery_lateness_p99"}),
         ("restart", {"ready_after_kill", "ready_after_stop", "ready_after_stop_and_kill"}),
+        ("schedules", {"schedules_ready_after_kill", "schedules_ready_after_stop"}),
         ("lanes", {"lanes_queue_http", "lanes_queue_in_process"}),
         (
             "backlog",
@@ -254,6 +309,7 @@ def test_the_bench_of_metrics_prints_its_figures_and_leaves_no_file(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_the_bench_of_tracing_prints_its_figures_and_leaves_no_file(tmp_path: Path) -> None:
     printed = run_bench("tracing", tmp_path, "observability")
     printed += run_bench("memory", tmp_path, "observability")
@@ -266,16 +322,25 @@ def test_the_bench_of_tracing_prints_its_figures_and_leaves_no_file(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_bench_of_stalls_prints_its_figures_and_leaves_no_file(tmp_path: Path) -> None:
-    rows = ("redrive", "abort", "traces")
-    printed = [figure for row in rows for figure in run_bench(row, tmp_path, "stalls")]
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param("redrive", marks=pytest.mark.long),
+        pytest.param("abort", marks=pytest.mark.long),
+        "traces",
+    ],
+)
+def test_the_bench_of_stalls_prints_its_figures_and_leaves_no_file(
+    row: str, tmp_path: Path
+) -> None:
+    printed = run_bench(row, tmp_path, "stalls")
 
-    assert {figure.figure for figure in printed} == {f"livez_during_{row}" for row in rows}
+    assert {figure.figure for figure in printed} == {f"livez_during_{row}"}
     assert all(figure.details["p99_ms"] for figure in printed)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("measure", ["queue", "latency"])
+@pytest.mark.parametrize("measure", [pytest.param("queue", marks=pytest.mark.long), "latency"])
 def test_the_bench_of_peers_stands_beside_every_peer_that_is_installed(
     measure: str, tmp_path: Path
 ) -> None:
@@ -332,6 +397,7 @@ def test_the_client_of_redis_acknowledges_every_entry_of_a_whole_reply() -> None
     assert settle("s", b"*-1\r\n")[0] == 0
 
 
+@pytest.mark.long
 def test_the_bench_of_peers_prints_our_figures_where_there_is_no_peer(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "bench/peers/run.py"), "--tiny", "--dir", str(tmp_path)],
@@ -348,3 +414,42 @@ def test_the_bench_of_peers_prints_our_figures_where_there_is_no_peer(tmp_path: 
     assert done.stderr.count("peers: redis is skipped: there is no redis-server on the PATH") == 1
     assert all(figure.raw is None or "priorities" in figure.figure for figure in figures)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_the_bench_of_groups_prints_its_figures(tmp_path: Path) -> None:
+    printed = run_bench("small", tmp_path, "groups")
+    assert [figure.figure for figure in printed] == [
+        "rebalance_small_p99",
+        "rebalance_small_refused_polls",
+        "rebalance_small_unmoved_worst",
+    ]
+    assert printed[1].value == 0
+
+
+def test_the_bench_of_security_prints_its_figures(tmp_path: Path) -> None:
+    printed = [
+        figure for row in ("sdk", "reload") for figure in run_bench(row, tmp_path, "security")
+    ]
+    assert [figure.figure for figure in printed] == ["sdk_one_by_one", "reload_worst_wait"]
+    assert printed[1].details["lost"] == 0
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        ("check", "check_key_rule_acl_quota"),
+        ("timing", "timing_of_a_right_prefix"),
+        pytest.param("attempts", "failed_attempts_p99", marks=pytest.mark.long),
+        pytest.param("neighbour", "neighbour_own_p99", marks=pytest.mark.long),
+        pytest.param("quota", "quota_accuracy", marks=pytest.mark.long),
+        ("revoke", "revoked_key_refused"),
+    ],
+)
+def test_the_bench_of_keys_and_tenants_prints_its_figures(
+    only: str, expected: str, tmp_path: Path
+) -> None:
+    printed = run_bench(only, tmp_path, "security")
+    assert printed[0].figure == expected
+    if only == "revoke":
+        assert printed[0].details["accepted_afterwards"] == 0

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import goqueue
+from tests.integration.odd_servers import OddReply, gateway
 from tests.integration.program import Program
 from tests.integration.server_process import ServerProcess
 
@@ -81,8 +82,53 @@ def test_a_bundle_holds_no_secret_and_no_message(
     assert "exists already" in again.err
 
 
-@pytest.mark.parametrize("flags", [("--interval", "soon"), ("--bundle", "/nowhere/x.tgz")])
-def test_what_cannot_be_done_is_one_line(program: Program, flags: tuple[str, ...]) -> None:
-    refused = program.run("doctor", "--interval", "10ms", *flags)
-    assert refused.code in (1, 2)
+def test_an_interval_that_is_none_is_one_line(program: Program) -> None:
+    refused = program.run("doctor", "--interval", "soon")
+    assert (refused.code, refused.out) == (2, b"")
     assert refused.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_the_findings_are_shown_although_the_bundle_cannot_be_written(
+    program: Program, output: str
+) -> None:
+    flags = ("--interval", "10ms", "--bundle", "/nowhere/x.tgz", "-o", output)
+    refused = program.run("doctor", *flags)
+    assert refused.code == 1
+    assert "reachability" in refused.text
+    assert "/nowhere/x.tgz was not written: No such file or directory" in refused.err
+
+
+@pytest.mark.parametrize("path", ["/groups", "/metrics", "/health"])
+def test_a_request_that_fails_costs_no_other_finding(
+    node: ServerProcess, tmp_path: Path, path: str
+) -> None:
+    page = OddReply(502, b"<html><h1>Bad Gateway</h1></html>")
+    file = tmp_path / "support.tgz"
+    with gateway(node.url, lambda asked: page if asked.startswith(path) else None) as url:
+        program = Program(url, tmp_path)
+        done = program.run("doctor", "--interval", "10ms", "-o", "jsonl", "--bundle", file)
+    assert done.code == 1
+    found = {each["check"]: each for each in map(msgspec.json.decode, done.lines)}
+    assert len(found) == 17
+    assert found["reachability"]["level"] == "ok"
+    assert found["requests"]["level"] == "problem"
+    assert "502" in found["requests"]["found"]
+    assert "<html>" not in found["requests"]["found"]
+    assert "not examined" in [each["found"] for each in found.values()]
+    with tarfile.open(file) as archive:
+        assert "goqueue-support/findings.json" in archive.getnames()
+
+
+def test_a_group_from_which_is_received_without_joining_is_not_abandoned(
+    program: Program, node: ServerProcess, topic: str
+) -> None:
+    program.do("produce", topic, "-p", "0", typed=b"a\nb\n")
+    with goqueue.connect_sync(node.url) as q:
+        (received,) = q.receive(topic, group=f"{topic}.received", max=1)
+        received.ack()
+    lines = program.run("doctor", "--interval", "10ms", "-o", "jsonl").lines
+    found = {each["check"]: each["found"] for each in map(msgspec.json.decode, lines)}
+    assert f"{topic}.received" not in found["groups"]
+    described = program.do("group", "describe", f"{topic}.received").text
+    assert "last received" in described

@@ -1,6 +1,8 @@
 """`goqueue dlq`, `topic trim` and `topic purge` against a real node, also one that is killed."""
 
+import re
 import signal
+import time
 from pathlib import Path
 
 import httpx
@@ -45,8 +47,27 @@ def test_one_letter_is_redriven_and_no_other(
     assert consumed(program, topic, f"{topic}.g") == ["b"]
     # Each letter is moved once.
     again = program.do("dlq", "redrive", topic, places["b"], "-y", "-o", "json").json()
-    assert again == {"moved": 0}
+    assert again == {"moved": 0, "absent": []}
     assert program.do("dlq", "redrive", topic, "-y").text == "moved 2 dead letters\n"
+
+
+def test_a_place_without_a_letter_is_named_and_the_others_are_redriven(
+    program: Program, node: ServerProcess, topic: str
+) -> None:
+    kill_letters(node, topic, f"{topic}.g", "a")
+    place = letters(program, topic)["a"]
+    missed = program.run("dlq", "redrive", topic, "0:77", place, "99:0", "-y")
+    assert (missed.code, missed.text) == (1, "moved 1 dead letter\n")
+    assert f"there is no dead letter 0:77, 99:0 of {topic}" in missed.err
+    again = program.run("dlq", "redrive", topic, "0:77", "-y", "-o", "json")
+    assert again.code == 1
+    assert again.json() == {"moved": 0, "absent": ["0:77"]}
+    assert msgspec.json.decode(again.err)["code"] == "message_not_found"
+
+
+def test_no_letter_of_a_topic_without_letters_is_redriven(program: Program, topic: str) -> None:
+    assert program.run("dlq", "redrive", topic, "0:0", "-y").code == 1
+    assert program.do("dlq", "redrive", topic, "-y").text == "moved 0 dead letters\n"
 
 
 def test_letters_are_selected_by_group_reason_and_age(
@@ -78,6 +99,22 @@ def test_letters_are_exported_as_lines_that_can_be_published(
     program.do("topic", "create", other, "-p", "2")
     program.do("produce", other, "-f", file, "--format", "json")
     assert sorted(program.do("consume", other, "--values").lines) == ["a", "b"]
+
+
+def test_a_letter_is_edited_on_its_way_back(
+    program: Program, node: ServerProcess, topic: str, tmp_path: Path
+) -> None:
+    kill_letters(node, topic, f"{topic}.g", "teh", "fine")
+    exported = program.do("dlq", "export", topic).out
+    file = tmp_path / "letters.jsonl"
+    file.write_bytes(exported.replace(b'"teh"', b'"the"'))
+
+    program.do("produce", topic, "-f", file, "--format", "json")
+    program.do("dlq", "purge", topic, "-y")
+
+    stored = program.do("consume", topic, "--values", "-n", "0").lines
+    assert sorted(stored) == sorted(["teh", "fine", "the", "fine"])
+    assert letters(program, topic) == {}
 
 
 def test_letters_are_purged(program: Program, node: ServerProcess, topic: str) -> None:
@@ -145,13 +182,55 @@ def test_a_topic_is_trimmed_by_place_and_by_time(program: Program, topic: str) -
     assert program.do("consume", topic, "--format", "%o").lines == ["3"]
 
 
-def test_what_a_delayed_message_needs_is_kept_and_said(program: Program, topic: str) -> None:
+def delay_between(program: Program, topic: str) -> None:
+    """A pending delayed message at 0:1, with messages before and behind it."""
     program.do("produce", topic, "-p", "0", "-m", "now")
     program.do("produce", topic, "-p", "0", "-m", "later", "-d", "1h")
     program.do("produce", topic, "-p", "0", "-m", "more")
-    shown = program.do("topic", "purge", topic, "-y").text
-    assert "a delayed message still needs the rest" in shown
+
+
+@pytest.mark.parametrize("command", [("purge",), ("trim", "0:3")])
+def test_a_pending_delayed_message_keeps_what_follows_and_is_said_with_code_1(
+    program: Program, topic: str, command: tuple[str, ...]
+) -> None:
+    delay_between(program, topic)
+    name, *places = command
+    kept = program.run("topic", name, topic, *places, "-y")
+    assert kept.code == 1
+    assert "a pending delayed message" in kept.text
+    assert f"a pending delayed message of {topic} needs what is left from 0:1 on" in kept.err
+    assert "--delayed" in kept.err
+    assert program.do("consume", topic, "--values").lines == ["more"]
+    machine = program.run("topic", name, topic, *places, "-y", "-o", "json")
+    assert machine.code == 1
+    assert msgspec.json.decode(machine.err)["code"] == "kept_by_delayed_message"
     assert len(program.do("delayed", "list", topic, "-o", "jsonl").lines) == 1
+
+
+def test_a_trim_that_ends_before_a_delayed_message_is_complete(
+    program: Program, topic: str
+) -> None:
+    delay_between(program, topic)
+    program.do("topic", "trim", topic, "0:1", "-y")
+
+
+def test_a_purge_can_cancel_delayed_messages(program: Program, topic: str) -> None:
+    delay_between(program, topic)
+    program.do("produce", topic, "-p", "1", "-m", "later", "-d", "1h")
+    program.do("topic", "purge", topic, "--delayed", "-y")
+    assert program.do("consume", topic).out == b""
+    assert program.do("delayed", "list", topic, "-o", "jsonl").out == b""
+
+
+def test_a_trim_cancels_only_the_delayed_messages_that_it_deletes(
+    program: Program, topic: str
+) -> None:
+    delay_between(program, topic)
+    program.do("produce", topic, "-p", "0", "-m", "kept", "-d", "1h")
+    program.do("produce", topic, "-p", "1", "-m", "kept", "-d", "1h")
+    program.do("topic", "trim", topic, "0:3", "--delayed", "-y")
+    pending = map(msgspec.json.decode, program.do("delayed", "list", topic, "-o", "jsonl").lines)
+    assert sorted((each["partition"], each["offset"]) for each in pending) == [(0, 3), (1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -227,3 +306,21 @@ def test_deleting_messages_makes_room_on_a_full_disk(tmp_path: Path, how: str) -
             "room again"
         ]
         assert fill(process, "t") > taken // 4
+
+
+def test_a_full_disk_ends_a_long_produce_once_and_says_how_much_was_sent(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", 24 << 20) as disk, serving(disk / "data") as process:
+        program = Program(process.url, tmp_path)
+        program.do("topic", "create", "t", "-p", "1")
+        lines = b"".join(b"%06d" % number + b"x" * 99_994 + b"\n" for number in range(400))
+        began = time.monotonic()
+        done = program.run("produce", "t", "--timeout", "2s", typed=lines)
+        assert time.monotonic() - began < 20  # and not 2 s for each of the requests
+        assert done.code == 1
+        assert "The disk is full and nothing was written" in done.err
+        sent = re.search(r"sent ([0-9]+) messages before that", done.err)
+        assert sent is not None
+        assert (
+            int(sent[1])
+            == program.do("topic", "describe", "t", "-o", "json").json()["total_messages"]
+        )

@@ -227,6 +227,12 @@ def test_messages_of_all_partitions_come_oldest_first(program: Program, topic: s
     assert values(program.do("consume", topic, "--values", "-n", "4")) == [b"0", b"1", b"2", b"3"]
     assert values(program.do("consume", topic, "--values", "-p", "1")) == [b"1", b"3", b"5"]
     assert values(program.do("consume", topic, "--values", "--offset", "2")) == [b"4", b"5"]
+    assert values(program.do("consume", topic, "--values", "--offset", "1:1")) == [b"3", b"5"]
+    assert values(program.do("consume", topic, "--values", "--since", "1h", "-p1")) == [
+        b"1",
+        b"3",
+        b"5",
+    ]
     assert values(program.do("consume", topic, "--values", "--from-time", "1h", "-n", "1")) == [
         b"0"
     ]
@@ -270,6 +276,9 @@ def test_nothing_in_a_message_takes_over_the_terminal(program: Program, topic: s
         ("--offset", "1", "--from-latest"),
         ("--from-time", "yesterday"),
         ("--offset", "-1"),
+        ("--offset", "x"),
+        ("--offset", "0:x"),
+        ("-p", "1", "--offset", "0:1"),
         ("--mode", "shared"),
         ("--no-ack",),
         ("-g", "g", "--offset", "1"),
@@ -492,6 +501,40 @@ def test_a_message_that_could_not_be_printed_as_a_whole_is_not_acked(
     assert "total lag 1" in program.do("group", "lag", topic).text
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_an_output_that_takes_nothing_is_one_line_and_a_failure(program: Program) -> None:
+    command = ["bash", "-c", '"$@" >/dev/full', "bash", *PROGRAM, "topic", "list"]
+    environment = program.environment
+    done = subprocess.run(command, stderr=subprocess.PIPE, env=environment, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"goqueue: No space left on device\n"
+
+
 def test_a_closed_output_is_no_crash(program: Program) -> None:
     command = ["bash", "-c", '"$@" >&-', "bash", *PROGRAM, "topic", "list"]
     assert subprocess.run(command, env=program.environment, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("flags", [("-n", "0"), ("--follow",)])
+def test_a_search_that_would_take_years_ends_and_names_the_message(
+    program: Program, topic: str, flags: tuple[str, ...]
+) -> None:
+    program.do("produce", topic, "-p", "1", "-m", "a" * 64 + "b")
+    done = program.run("consume", topic, "--grep", "(a+)+$", *flags)
+    assert done.code == 1
+    assert "need more than 1 s for message 1:0" in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_slow_search_of_many_messages_ends_with_a_signal(
+    program: Program, topic: str, number: signal.Signals
+) -> None:
+    program.do("produce", topic, "-p", "0", "-m", "first")
+    with program.talk("consume", topic, "--grep", "first|(a+)+$", "--follow") as search:
+        assert search.read_line().endswith("first")
+        # Minutes of work, of which no message has more than its share.
+        slow = (b"a" * 22 + b"b\n") * 400
+        program.do("produce", topic, "-p", "0", typed=slow)
+        done = search.stop(number)
+    assert done.code == 0, done.err

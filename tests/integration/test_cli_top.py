@@ -162,6 +162,25 @@ def test_a_topic_and_a_group_are_opened_and_left(program: Program) -> None:
         quit_top(shown)
 
 
+def test_dead_letters_are_opened_with_their_reasons(program: Program, api: httpx.Client) -> None:
+    api.post("/topics", json={"name": "doomed", "num_partitions": 1})
+    api.post("/topics/doomed/messages", json={"messages": [{"value": "{broken", "key": "k-9"}]})
+    received = api.post("/queues/undertaker/receive", json={"topics": ["doomed"]}).json()
+    handle = received["messages"][0]["receipt_handle"]
+    api.post("/messages/reject", json={"receipt_handle": handle, "reason": "not JSON"})
+    with terminal(program, "top", *QUICK, "--view", "letters", "--filter", "doomed") as shown:
+        shown.wait_for_text("doomed.dlq", "enter open")
+        shown.press("\r")
+        shown.wait_for_text(
+            "dead letters in doomed.dlq", "undertaker", "not JSON", "k-9", "{broken"
+        )
+        shown.wait_for_text("goqueue dlq show doomed 0:0")
+        quit_top(shown)
+    # Other tests count the topics and the dead letters of the node.
+    for topic in ("doomed", "doomed.dlq"):
+        assert api.delete(f"/topics/{topic}").is_success
+
+
 def test_it_can_be_read_on_forty_columns_and_ten_lines(program: Program) -> None:
     with terminal(program, "top", *QUICK, width=40, height=10) as shown:
         text = shown.wait_for_text("orders", "clicks", "IN/s", "q quit", "dead 1")

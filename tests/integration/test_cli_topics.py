@@ -1,5 +1,6 @@
 """`goqueue topic`, `group`, `dlq` and `version` against a real node; how every failure is told."""
 
+import contextlib
 import os
 import pty
 import re
@@ -12,6 +13,8 @@ import msgspec
 import pytest
 
 import goqueue
+from tests.integration.http_api import Api
+from tests.integration.odd_servers import OddReply, answering, speaking
 from tests.integration.program import PROGRAM, Program
 from tests.integration.server_process import ServerProcess
 
@@ -19,11 +22,11 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 @pytest.fixture
-def topic(program: Program, request: pytest.FixtureRequest) -> str:
+def topic(node: ServerProcess, request: pytest.FixtureRequest) -> str:
     """A topic of two partitions for one test."""
     name = re.sub(r"[^A-Za-z0-9._-]", ".", request.node.name)[:100]
-    program.do("topic", "create", name, "-p", "2", "--set", "max_deliveries=2")
-    return name
+    with contextlib.closing(Api(node.url)) as api:
+        return api.create(name, partitions=2, max_deliveries=2)
 
 
 def body(node: ServerProcess, path: str) -> object:
@@ -39,8 +42,7 @@ def test_a_topic_is_made_described_changed_and_deleted(program: Program, topic: 
     assert re.search(r"max_deliveries +2\b", described)
     assert re.search(r"segment_bytes +64MiB", described)
     assert re.search(r"retention_bytes +unlimited", described)
-    assert "schema_validation" not in described
-    assert "schema_validation" in program.do("topic", "describe", topic, "-o", "wide").text
+    assert "schema_validation" in described
     program.do("topic", "alter", topic, "--set", "visibility_timeout=1m", "-r", "7d")
     changed = program.do("topic", "describe", topic, "-o", "json").json()["config"]
     assert isinstance(changed, dict)
@@ -173,8 +175,8 @@ def test_what_the_server_refuses_is_one_line_with_its_code_and_a_hint(
     for arguments, words in (
         (("topic", "describe", "xyzzy"), "(topic_not_found); see: goqueue topic list"),
         (("topic", "create", topic), "(topic_exists)"),
-        (("topic", "create", "a b"), "(name_invalid)"),
-        (("topic", "create", "x", "-p", "0"), "(request_invalid)"),
+        (("topic", "create", "x", "-p", "0"), "`num_partitions` must be at least 1"),
+        (("topic", "create", "x", "-p", "99999"), "`num_partitions` must be at most 10000"),
         (("group", "lag", "nobody"), "(group_not_found); see: goqueue group list"),
         (("consume", topic, "-p", "9"), f"see: goqueue topic partitions {topic}"),
         (("produce", topic, "-p", "9", "-m", "x"), "(partition_not_found)"),
@@ -224,13 +226,13 @@ def test_a_server_that_does_not_answer_in_time_is_3(program: Program, node: Serv
 def test_an_argument_that_is_no_text_is_misuse(program: Program, topic: str) -> None:
     no_text = b"\xff".decode(errors="surrogateescape")
     for arguments in (
-        ("topic", "describe", no_text),
+        ("trace", "get", no_text),
         ("produce", topic, "-m", "x", "-H", f"a={no_text}"),
-        ("consume", topic, "-g", no_text),
     ):
         refused = program.run(*arguments)
         assert refused.code == 2
         assert refused.err == "goqueue: an argument is not UTF-8\n"
+    assert program.run("topic", "describe", no_text).code == 2
 
 
 def test_settings_that_make_no_sense_are_2(program: Program) -> None:
@@ -354,7 +356,7 @@ def test_the_version_is_that_of_the_program_and_of_the_server(
     program: Program, node: ServerProcess, tmp_path: Path
 ) -> None:
     own, theirs = program.do("version").lines
-    assert own.startswith(f"goqueue {goqueue.__version__} ")
+    assert own.startswith(f"goqueue {goqueue.__version__},")
     assert theirs == f"server {goqueue.__version__} at {node.url}"
     document = program.do("version", "-o", "json").json()
     assert document["server"] == body(node, "/version")
@@ -403,3 +405,88 @@ def test_groups_are_shown_with_their_lag_also_where_they_never_committed(
     described = program.do("group", "describe", group).text
     assert ["lag", "4"] in [line.split() for line in described.splitlines()]
     assert "total lag 4" in program.do("group", "lag", group).text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("topic", "create", "a b"), "TOPIC 'a b' is not a name"),
+        (("topic", "describe", ""), "TOPIC '' is not a name"),
+        (("topic", "describe", ".."), "TOPIC '..' is not a name"),
+        (("topic", "create", "\u00fcn\u00ef"), "TOPIC '\\xfcn\\xef' is not a name"),
+        (("group", "describe", ""), "GROUP '' is not a name"),
+        (("consume", "{topic}", "-g", ""), "GROUP '' is not a name"),
+        (("consume", "{topic}", "-n", "x"), "'x' is not a whole number"),
+        (("consume", "{topic}", "--offset", "9" * 30), "is more than"),
+        (("consume", "{topic}", "--from-time", "noon"), "nor a duration (15m, 7d): 'noon'"),
+        (("produce", "{topic}", "-m", "a", "-p", "-1"), "-1 is less than 0"),
+        (("produce", "{topic}", "-m", "a", "--deliver-at", "soon"), "--deliver-at 'soon'"),
+        (("topic", "create", "x", "--set", "max_deliveries=" + "9" * 20), "is too large"),
+        (("dlq", "redrive", "{topic}", "--max", "99999", "-y"), "99999 is more than 10000"),
+        (("-s", "http://h:99999", "topic", "list"), "such as http://127.0.0.1:8080: 'http://h:9"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_before_a_server_is_asked(
+    program: Program, topic: str, arguments: tuple[str, ...], words: str
+) -> None:
+    refused = program.run(*(each.replace("{topic}", topic) for each in arguments))
+    assert (refused.code, refused.out) == (2, b"")
+    assert_one_line(refused.err)
+    assert words in refused.err
+
+
+def test_a_number_of_seconds_is_a_duration_of_a_setting(program: Program, topic: str) -> None:
+    shown = program.do("topic", "alter", topic, "--set", "visibility_timeout=90", "-o", "json")
+    config = shown.json()["config"]
+    assert isinstance(config, dict)
+    assert config["visibility_timeout"] == "1m30s"
+
+
+def test_an_offset_beyond_the_end_is_said(program: Program, topic: str) -> None:
+    nothing = program.do("consume", topic, "--offset", "999")
+    assert nothing.out == b""
+    assert nothing.err == "nothing to read: offset 999 is beyond the end (0)\n"
+
+
+HTML = b"<html><head><title>Oops</title></head><body>nginx\x1b[31m</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (OddReply(502, HTML), "HTTP status 502 and is not one of a GoQueue node"),
+        (OddReply(404, HTML), "HTTP status 404 and is not one of a GoQueue node"),
+        (OddReply(302), "HTTP status 302 and is not one of a GoQueue node"),
+        (OddReply(401, HTML), "HTTP status 401 and is not one of a GoQueue node"),
+        (OddReply(500), "HTTP status 500 and is not one of a GoQueue node"),
+        (OddReply(403, b'{"message": "no"}', "application/json"), "HTTP status 403"),
+        (OddReply(200, HTML), "a GoQueue node, or is there a proxy in between?"),
+        (OddReply(200, b'{"hello": 1}', "application/json"), "is there a proxy in between?"),
+    ],
+)
+def test_what_is_no_node_is_said_in_one_line(tmp_path: Path, reply: OddReply, words: str) -> None:
+    with answering(reply) as url:
+        program = Program(url, tmp_path)
+        for command in (("topic", "list"), ("produce", "x", "-m", "a")):
+            refused = program.run(*command)
+            assert (refused.code, refused.out) == (1, b""), command
+            assert_one_line(refused.err)
+            assert words in refused.err
+            assert url in refused.err
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9\r\n", b"-ERR unknown command\r\n"])
+def test_a_server_of_another_protocol_is_said_in_one_line(tmp_path: Path, said: bytes) -> None:
+    with speaking(said) as url:
+        missed = Program(url, tmp_path).run("topic", "list")
+    assert missed.code == 3
+    assert_one_line(missed.err)
+    assert f"is {url} a GoQueue node?" in missed.err
+
+
+def test_https_to_a_node_without_tls_is_said(node: ServerProcess, tmp_path: Path) -> None:
+    url = node.url.replace("http://", "https://")
+    missed = Program(url, tmp_path).run("topic", "list")
+    assert missed.code == 3
+    assert "does not speak TLS on this port: use http://" in missed.err
+    assert "_ssl.c" not in missed.err

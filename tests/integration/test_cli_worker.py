@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from goqueue.client.connection import Connection
@@ -67,6 +68,26 @@ def test_a_worker_of_the_current_directory_runs_until_nothing_is_left(
     assert (code, sorted(out.split("\n"))) == (0, ["", "job 0", "job 1", "job 2"])
     assert f"handling {topic} by work (10 tasks)" in err
     assert "3 acked" in err
+
+
+def test_every_line_that_a_handler_logs_is_in_the_log(
+    node: ServerProcess, name: Name, tmp_path: Path
+) -> None:
+    topic = name()
+    play(node, lambda q: offer(q, topic, 100))
+    write_app(tmp_path, topic)
+    app = tmp_path / "app.py"
+    app.write_text(app.read_text().replace("print(", "logging.getLogger('shop').info('%s %s', "))
+    app.write_text("import logging\n" + app.read_text().replace(", flush=True", ""))
+    command = ("worker", "app:worker", "--until-idle", "--log-format", "json")
+    code, _, err = run(*command, cwd=tmp_path, server=node.url)
+    assert code == 0
+    lines = [msgspec.json.decode(line) for line in err.splitlines()]
+    said = {line["message"] for line in lines if line["logger"] == "shop"}
+    assert said == {f"job {number}" for number in range(100)}
+    assert lines[-1]["message"].endswith(
+        "stopped; 100 acked, 0 retried, 0 dead-lettered, 0 released, 0 lost"
+    )
 
 
 def test_flags_name_the_server(node: ServerProcess, name: Name, tmp_path: Path) -> None:

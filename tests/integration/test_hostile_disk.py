@@ -17,7 +17,7 @@ from tests.integration.small_disk import mounted
 
 LOG = LogId("orders", 0)
 PAGE = 4096
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def open_log(root: Path, full_retry_ns: int = 200 * MILLISECOND) -> LocalLog:

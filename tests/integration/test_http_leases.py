@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from goqueue.model import LEASED_RECORDS_MEDIA
-from goqueue.records import LeasedShare, pick, read_shares
+from goqueue.records import LeasedShare, pick, read_shares, walk
 from tests.integration.http_api import Api, Json, Member
 from tests.integration.server_process import ServerProcess
 
@@ -60,6 +60,25 @@ def test_messages_of_a_lease_come_by_priority(api: Api, name: Name) -> None:
     (share,) = taken(api, api.join(group, topic))
 
     assert values(share) == ["critical", "critical", "normal", "low"]
+
+
+def test_scattered_messages_come_without_those_between_and_are_acked_together(
+    api: Api, name: Name
+) -> None:
+    topic, group = api.create(name()), name()
+    priorities = ["low", "low", "critical", "low"] * 10
+    messages = [{"value": f"{each}-{i}", "priority": each} for i, each in enumerate(priorities)]
+    api.post(f"/topics/{topic}/messages", {"messages": messages})
+    member = api.join(group, topic)
+
+    (share,) = taken(api, member, 10)
+    (lease,) = share.header.leases
+    assert values(share) == [f"critical-{i}" for i in range(2, 40, 4)]
+    assert list(walk(share.data).offsets) == list(range(2, 40, 4))
+    ack = {"handle": lease.handle, "offsets": lease.offsets}
+    assert settle(api, member, "ack", [ack]) == {"count": 10, "refused": []}
+    (rest,) = taken(api, member)
+    assert len(values(rest)) == 30
 
 
 def test_a_lease_is_settled_in_parts_in_every_way(api: Api, name: Name) -> None:

@@ -60,7 +60,7 @@ def test_topics_made_and_deleted_at_the_time_of_a_kill_are_whole_or_absent(
 
         with ThreadPoolExecutor(1) as threads:
             churning = threads.submit(churn)
-            assert enough.wait(30)
+            assert enough.wait(60)
             threading.Event().wait(chance.random() / 20)
             mortal.kill()
             churning.result(20)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
+import uvloop
 
 import goqueue
 from tests.integration.http_api import Api, values_of
@@ -61,12 +62,17 @@ def test_a_publish_wakes_waiting_receivers_and_each_gets_its_own(
 @pytest.mark.parametrize(
     ("body", "code", "field"),
     [
-        ({}, "request_invalid", "topic"),
+        ({}, "request_invalid", "topics"),
+        ({"topics": []}, "request_invalid", "topics"),
+        ({"topics": ["no/where"]}, "name_invalid", "topics"),
+        ({"topics": ["t"], "topic": "t"}, "request_invalid", "topic"),
         ({"topic": "nowhere"}, "topic_not_found", None),
         ({"topic": "no/where"}, "name_invalid", "topic"),
         ({"topic": "t", "max": 0}, "request_invalid", "max"),
         ({"topic": "t", "wait": "soon"}, "request_invalid", "wait"),
-        ({"topic": "t", "max_messages": 3}, "request_invalid", "max_messages"),
+        ({"topic": "t", "max_messages": 0}, "request_invalid", "max_messages"),
+        ({"topic": "t", "max_messages": 3, "max": 3}, "request_invalid", "max"),
+        ({"topic": "t", "max_message": 3}, "request_invalid", "max_message"),
     ],
 )
 def test_what_cannot_be_received_is_refused_by_name(
@@ -82,10 +88,42 @@ def test_a_lease_out_of_range_is_refused(api: Api, name: Name) -> None:
     topic = api.create(name())
     body = {"topic": topic, "visibility": "13h"}
     refused = api.send("POST", f"/queues/{name()}/receive", msgspec.json.encode(body))
-    assert (refused.status, refused.body["details"]["field"]) == (400, "visibility")
+    assert (refused.status, refused.body["details"]["field"]) == (400, "visibility_timeout")
 
 
-def test_a_partitioned_group_is_refused_with_its_reason(api: Api, name: Name) -> None:
+def test_a_receive_takes_the_fields_of_the_contract_and_several_topics(
+    api: Api, name: Name
+) -> None:
+    orders, bills, group = api.create(name()), api.create(name()), name()
+    api.publish(orders, "a", "b")
+    api.publish(bills, "c")
+
+    body = {
+        "topics": [orders, bills],
+        "max_messages": 10,
+        "wait": "20s",
+        "visibility_timeout": "1m",
+    }
+    received = api.post(f"/queues/{group}/receive", body)["messages"]
+
+    assert sorted(values_of(received)) == ["a", "b", "c"]
+    assert {each["topic"] for each in received} == {orders, bills}
+
+
+def test_a_partitioned_group_is_received_from_when_its_last_member_has_left(
+    api: Api, name: Name
+) -> None:
+    topic, group = api.create(name()), name()
+    api.publish(topic, "a")
+    member = api.join(group, topic)
+    api.post(f"/groups/{group}/leave", {"member_id": member.id})
+
+    body = {"topics": [topic], "max_messages": 10}
+    (message,) = api.post(f"/queues/{group}/receive", body)["messages"]
+    assert api.post("/messages/ack", {"receipt_handle": message["receipt_handle"]})["acknowledged"]
+
+
+def test_a_partitioned_group_with_members_is_refused_with_its_reason(api: Api, name: Name) -> None:
     topic, group = api.create(name()), name()
     api.join(group, topic)
 
@@ -121,3 +159,28 @@ def test_threads_receive_as_well(node: ServerProcess, api: Api, name: Name) -> N
         (message,) = q.receive(topic, group=group, wait=20.0)
         message.ack()
         assert (message.text, q.receive(topic, group=group)) == ("a", [])
+
+
+@pytest.mark.parametrize("runner", ["asyncio", "uvloop"])
+def test_a_receive_that_is_cancelled_leases_nothing(
+    node: ServerProcess, name: Name, runner: str
+) -> None:
+    topic, group = name(), name()
+
+    async def scene() -> None:
+        async with asyncio.timeout(60), goqueue.connect(node.url) as q:
+            await q.topics.create(topic, partitions=1)
+            for number in range(20):
+                waiting = asyncio.create_task(q.receive(topic, group=group, wait=20))
+                await asyncio.sleep(0.01)
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+                await q.publish(topic, str(number))
+                (message,) = await q.receive(topic, group=group, wait=20, visibility_s=60)
+                assert (message.text, message.delivery_count) == (str(number), 1)
+                await message.ack()
+
+    if runner == "uvloop":
+        uvloop.run(scene())
+    else:
+        asyncio.run(scene())

@@ -1,12 +1,14 @@
 """What a real node writes to its log when it starts, dies, stops, fills up, or is abused."""
 
 import contextlib
+import http.client
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from tests.integration.http_api import Api
 from tests.integration.server_process import ServerProcess, serving
 from tests.integration.small_disk import mounted
 
-SECONDS_MAX = 30
+SECONDS_MAX = 60
 Connect = Callable[[ServerProcess], Api]
 
 
@@ -54,6 +56,8 @@ def test_a_start_after_kill_nine_tells_of_the_crash_and_of_recovery(
     api.create("orders", 2)
     api.publish("orders", *["message"] * 100)
     api.close()
+    # The line of the first start is written after the node listens: do not kill it before.
+    wait_for(mortal, "node_recovered")
 
     mortal.kill()
     # A torn write: the disk got a part of what the process wrote last.
@@ -70,7 +74,7 @@ def test_a_start_after_kill_nine_tells_of_the_crash_and_of_recovery(
     assert recovered["previous_end"] == "crash"
     assert (recovered["topics"], recovered["partitions"]) == ("1", "2")
     # Both partitions and both journals.
-    assert recovered["logs_opened"] == "4"
+    assert recovered["logs_opened"] == "5"
     assert int(recovered["removed_bytes"]) == 33
     assert int(recovered["data_bytes"]) > 100 * len("message")
     assert float(recovered["recovery_s"]) > 0
@@ -79,6 +83,7 @@ def test_a_start_after_kill_nine_tells_of_the_crash_and_of_recovery(
 def test_a_stop_tells_why_and_how_long_it_took_and_the_next_start_that_it_was_clean(
     mortal: ServerProcess,
 ) -> None:
+    wait_for(mortal, "node_recovered")
     assert mortal.stop() == 0
     [stopping] = wait_for(mortal, "node_stopping")
     assert stopping["reason"] == "SIGTERM"
@@ -106,7 +111,9 @@ def test_a_full_disk_is_told_when_it_begins_and_when_it_ends(
         assert api.ask("POST", "/topics/orders/messages", body).status == 507
         [full] = wait_for(node, "disk_full")
         assert full["logs"] == "orders-0"
-        assert wait_for(node, "request_failed")[0]["status"] == "507"
+        failed = wait_for(node, "request_failed")[0]
+        assert (failed["status"], failed["code"]) == ("507", "storage_full")
+        assert failed["reason"].startswith('"The')
 
         ballast.unlink()
         deadline = time.monotonic() + SECONDS_MAX
@@ -231,6 +238,41 @@ def test_a_program_reads_the_whole_log_as_json_with_every_request(json_node: Jso
     out, _ = json_node.process.communicate(timeout=SECONDS_MAX)
     assert out == b""
     assert json_node.process.returncode == 0
+
+
+def test_a_tail_is_in_the_access_log_when_it_ends(json_node: JsonNode) -> None:
+    api = Api(json_node.url)
+    api.create("orders")
+    assert json_node.wait_for("access")["path"] == "/topics"
+    address = urllib.parse.urlsplit(json_node.url).netloc
+    tail = http.client.HTTPConnection(address, timeout=SECONDS_MAX)
+    tail.request("GET", "/topics/orders/tail")
+    assert tail.getresponse().readline() == b"retry: 1000\n"
+    api.publish("orders", "a")
+    # The tail began before this request, and its line comes behind it.
+    assert json_node.wait_for("access")["path"] == "/topics/orders/messages"
+    tail.close()
+    ended = json_node.wait_for("access")
+    assert (ended["path"], ended["status"]) == ("/topics/orders/tail", 200)
+    assert ended["bytes"] > len("retry: 1000\n")
+    api.close()
+
+
+def test_a_long_poll_whose_client_left_is_in_the_access_log(json_node: JsonNode) -> None:
+    api = Api(json_node.url)
+    api.create("orders")
+    json_node.wait_for("access")
+    address = urllib.parse.urlsplit(json_node.url).netloc
+    poll = http.client.HTTPConnection(address, timeout=SECONDS_MAX)
+    body = '{"topic": "orders", "wait": "20s"}'
+    poll.request("POST", "/queues/billing/receive", body, {"Content-Type": "application/json"})
+    while api.send("GET", "/groups").body["groups"] == []:
+        json_node.wait_for("access")
+    poll.close()
+    while (left := json_node.wait_for("access"))["path"] == "/groups":
+        pass
+    assert (left["path"], left["status"]) == ("/queues/billing/receive", 499)
+    api.close()
 
 
 def test_a_node_serves_on_while_nobody_reads_its_access_log(json_node: JsonNode) -> None:

@@ -30,6 +30,9 @@ from tests.integration.packages import (
 from tests.integration.program import Program
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+# The newest that most machines have. The compiled wheel is tried with the Python of this run, and
+# the others differ from neither of them.
+IN_EVERY_RUN = ("3.13",)
 SECONDS_MAX = 60
 
 needs_compiler = pytest.mark.skipif(not COMPILED, reason="this tree has no compiled extensions")
@@ -110,7 +113,7 @@ def environment(tmp_path: Path) -> Callable[[str], Environment]:
 def sources(folder: Path) -> Iterator[str]:
     """What belongs into a source distribution of all that lies in `src`."""
     for file in (folder / "src").rglob("*"):
-        if file.suffix in {".py", ".pxd", ".h"} or file.name in {"py.typed", "build.json"}:
+        if file.suffix in {".py", ".pyi", ".pxd", ".h"} or file.name in {"py.typed", "build.json"}:
             yield str(file.relative_to(folder))
 
 
@@ -163,7 +166,7 @@ def test_the_pure_wheel_serves_every_python_and_has_no_sources_of_extensions(
     with zipfile.ZipFile(pure_wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
     assert "goqueue/py.typed" in names
-    assert {Path(name).suffix for name in names} <= {".py", ".typed", ".json"}
+    assert {Path(name).suffix for name in names} <= {".py", ".pyi", ".typed", ".json"}
     assert {name.partition("/")[0] for name in names} == {"goqueue", "pyspark_goqueue"}
 
 
@@ -192,13 +195,24 @@ def test_the_metadata_names_license_and_pythons_but_no_build_tools_and_no_home(
     classifiers = told.get_all("Classifier") or []
     for version in PYTHONS:
         assert f"Programming Language :: Python :: {version}" in classifiers
-    assert set(told.get_all("Provides-Extra") or ()) == {"declarative", "otlp", "spark"}
+    assert set(told.get_all("Provides-Extra") or ()) == {
+        "avro",
+        "declarative",
+        "grpc",
+        "otlp",
+        "protobuf",
+        "schemas",
+        "spark",
+        "tls",
+    }
     required = " ".join(told.get_all("Requires-Dist") or ()).lower()
     assert "cython" not in required
     assert "setuptools" not in required
 
 
-@pytest.mark.parametrize("address", ["{clone}", "git+file://{clone}"])
+@pytest.mark.parametrize(
+    "address", [pytest.param("{clone}", marks=pytest.mark.long), "git+file://{clone}"]
+)
 def test_pip_builds_the_wheel_from_a_clone_and_from_a_git_address(
     address: str, pure_wheel: Path, tmp_path: Path
 ) -> None:
@@ -232,7 +246,13 @@ def test_the_compiled_wheel_passes_a_message_in_an_empty_environment(
     assert pass_a_message(empty, tmp_path / "home") == "compiled {'id': 7}"
 
 
-@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(version, marks=() if version in IN_EVERY_RUN else pytest.mark.long)
+        for version in PYTHONS
+    ],
+)
 def test_the_pure_wheel_passes_a_message_in_an_empty_environment_of_every_python(
     version: str,
     pure_wheel: Path,

@@ -25,6 +25,7 @@ from goqueue.gateways import (
     GatewayPort,
     Listener,
 )
+from goqueue.model import Caller
 from goqueue.model.requests import Command, Read, Reply
 from goqueue.runtime import DataDirectory, Server, configured_gateways
 from goqueue.runtime.settings import load_settings
@@ -105,8 +106,8 @@ class Observed:
         self._broker = broker
         self._waits = waits
 
-    async def ask(self, command: Command) -> Reply:
-        asked = asyncio.ensure_future(self._broker.ask(command))
+    async def ask(self, command: Command, caller: Caller) -> Reply:
+        asked = asyncio.ensure_future(self._broker.ask(command, caller))
         # One turn of the loop later the node has the command.
         await asyncio.sleep(0)
         if isinstance(command, Read) and command.wait_ns:

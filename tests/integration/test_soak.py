@@ -10,20 +10,22 @@ import pytest
 from soak.journal import Delivered, Event, Published, Seen, Sent, Settled
 from soak.verdict import Holdings, Letter, judge
 from tests.examples import IS_EXHAUSTIVE
+from tests.integration.cluster_nodes import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS, KILL_EVERY = (60, 8) if IS_EXHAUSTIVE else (12, 4)
+SECONDS, KILL_EVERY, KILLS_MIN = (60, 8, 4) if IS_EXHAUSTIVE else (8, 3, 2)
 SECOND = 10**9
 
 
 def test_a_node_that_is_killed_again_and_again_keeps_every_promise(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "soak", "--directory", str(tmp_path / "soak")]
     command += ["--seconds", str(SECONDS), "--kill-every", str(KILL_EVERY)]
+    command += ["--kills-min", str(KILLS_MIN)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     rows = (line.rsplit(None, 1) for line in ran.stdout.splitlines() if line.startswith("  "))
     counts = {name.strip(): int(count) for name, count in rows}
-    assert counts["kills"] >= 2
+    assert counts["kills"] >= KILLS_MIN
     for name in ("publishes confirmed", "acks confirmed", "redeliveries", "dead letters"):
         assert counts[name] > 0, name
 
@@ -80,6 +82,15 @@ HOLDINGS = Holdings(
 
 def holding(**changes: object) -> Holdings:
     return msgspec.structs.replace(HOLDINGS, **changes)
+
+
+def test_fresh_seeds_run_in_every_world(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "soak.simulation", "--seeds", "1", "--workers", "1"]
+    command += ["--worlds", "log", "cluster", "quorum", "--base", "7"]
+    command += ["--findings", str(tmp_path / "findings.jsonl")]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "seeds: 1 cluster, 1 log, 1 quorum; findings: 0" in ran.stdout
 
 
 def test_a_sound_run_is_found_sound() -> None:
@@ -146,3 +157,29 @@ def test_a_crash_during_the_last_delivery_lets_the_key_go_on() -> None:
     assert any("was delivered before" in words for words in judge(events, HOLDINGS).violations)
     crashed = judge(events, holding(kills=(5 * SECOND + 1,)))
     assert not any("was delivered before" in words for words in crashed.violations)
+
+
+def test_a_simulation_that_is_told_to_stop_leaves_no_worker_and_says_what_it_found(
+    tmp_path: Path,
+) -> None:
+    findings = str(tmp_path / "findings.jsonl")
+    command = [sys.executable, "-m", "soak.simulation", "--workers", "2", "--worlds", "log"]
+    command += ["--findings", findings]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as soak:
+        assert soak.stdout is not None
+        soak.stdout.readline()
+        children = Path(f"/proc/{soak.pid}/task/{soak.pid}/children")
+        # Two workers, and the process that frees what they share.
+        wait_until(lambda: len(children.read_text().split()) >= 3, "the workers run")
+        workers = children.read_text().split()
+        soak.terminate()
+        assert b"findings: 0" in soak.stdout.read()
+        assert soak.wait(60) == 0
+    wait_until(lambda: not any(map(_is_running, workers)), "no worker is left")
+
+
+def _is_running(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

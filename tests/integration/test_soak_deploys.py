@@ -11,7 +11,7 @@ from soak.deploys.verdict import Note, judge, read_notes
 from tests.examples import IS_EXHAUSTIVE
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS, DEPLOY_EVERY, KILL_EVERY = (60, 4, 10) if IS_EXHAUSTIVE else (12, 3, 5)
+SECONDS, DEPLOY_EVERY, KILL_EVERY = (60, 4, 10) if IS_EXHAUSTIVE else (6, 2, 3)
 
 
 def test_workers_that_are_replaced_and_killed_under_load_keep_every_promise(tmp_path: Path) -> None:

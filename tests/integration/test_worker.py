@@ -6,6 +6,7 @@ Times are scaled: where a lease of 30 s meets jobs of a second, one of 2 s meets
 import asyncio
 import threading
 import time
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 
@@ -423,3 +424,29 @@ def test_messages_of_a_key_are_handled_in_order_also_over_retries(
         await assert_all_done(q, topic)
 
     play(node, scene)
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+def test_the_log_of_a_failure_shows_the_handler_and_not_the_worker(
+    node: ServerProcess, name: Name, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(q: Connection) -> None:
+        topic = name()
+        await offer(q, topic, count=1)
+        worker = Worker(GROUP)
+
+        async def fail(job: Job) -> None:
+            raise LookupError(f"no rule for {job.id}")
+
+        def fail_in_a_thread(job: Job) -> None:
+            raise LookupError(f"no rule for {job.id}")
+
+        declare = worker.handler(topic, retry=Retry(attempts=1))
+        declare(fail if kind == "async" else fail_in_a_thread)
+        await worker.serve(q, until_idle=True)
+
+    play(node, scene)
+    (told,) = [each for each in caplog.records if "to the dead letters" in each.getMessage()]
+    assert told.exc_info is not None
+    frames = traceback.extract_tb(told.exc_info[2])
+    assert [each.name for each in frames] == ["fail" if kind == "async" else "fail_in_a_thread"]

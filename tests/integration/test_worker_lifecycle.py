@@ -199,6 +199,33 @@ def test_what_was_not_begun_is_released_and_what_was_is_finished(
     play(node, scene)
 
 
+def test_what_a_hurried_stop_releases_does_not_come_back_to_a_poll_that_was_given_up(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection) -> None:
+        topic = name()
+        await offer(q, topic, 1)
+        for _ in range(10):
+            began = asyncio.Event()
+            worker = Worker(GROUP, shutdown_s=0)
+
+            @worker.handler(topic)
+            async def hang(_job: Job, began: asyncio.Event = began) -> None:
+                began.set()
+                await asyncio.Event().wait()
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(worker.serve(q))
+                await began.wait()
+                # The next poll is given up without a grace when it has waited for a while.
+                await asyncio.sleep(0.15)
+                worker.stop()
+        (message,) = await q.receive(topic, group=GROUP, wait=10)
+        assert message.delivery_count == 1
+
+    play(node, scene)
+
+
 @pytest.mark.parametrize("end", ["limit", "second stop", "cancel"])
 @pytest.mark.parametrize("kind", ["async", "sync"])
 def test_a_handler_that_does_not_finish_in_time_is_interrupted_and_its_delivery_not_counted(
@@ -242,9 +269,21 @@ def test_a_handler_that_does_not_finish_in_time_is_interrupted_and_its_delivery_
         may_end.set()
 
 
+class Deadline(BaseException):
+    """As libraries have them that want no `except Exception` to catch theirs."""
+
+
 @pytest.mark.parametrize("kind", ["async", "sync"])
+@pytest.mark.parametrize(
+    ("raised", "reason"),
+    [
+        (SystemExit(3), "RuntimeError: the handler called sys.exit(3)"),
+        (Deadline("5 s"), f"RuntimeError: the handler raised {__name__}.Deadline: 5 s"),
+    ],
+    ids=["exit", "deadline"],
+)
 def test_a_handler_that_calls_exit_has_failed_and_ends_nothing_else(
-    node: ServerProcess, name: Name, kind: str
+    node: ServerProcess, name: Name, kind: str, raised: BaseException, reason: str
 ) -> None:
     async def scene(q: Connection) -> None:
         topic, done = name(), Counter[int]()
@@ -253,7 +292,7 @@ def test_a_handler_that_calls_exit_has_failed_and_ends_nothing_else(
 
         def leave(job: Job) -> None:
             if job.id == 0:
-                raise SystemExit(3)
+                raise raised
             done[job.id] += 1
 
         async def leave_soon(job: Job) -> None:
@@ -263,7 +302,7 @@ def test_a_handler_that_calls_exit_has_failed_and_ends_nothing_else(
         await worker.serve(q, until_idle=True)
         assert done == Counter(range(1, JOBS))
         (dead,) = await q.dead_letters.list(topic)
-        assert dead.reason == "RuntimeError: the handler called sys.exit(3)"
+        assert dead.reason == reason
 
     play(node, scene)
 

@@ -15,12 +15,19 @@ import pytest
 from goqueue.model import Refused
 from goqueue.records import Corrupt
 from goqueue.sim import NodeRun, Run, Trace, Violation
+from goqueue.sim.cluster import FailoverRun, QuorumRun, ReplicationRun, RotRun
 from tests.simulation.planted import PLANTED
+from tests.simulation.planted_in_cooperation import PLANTED_IN_COOPERATION
 from tests.simulation.planted_in_delays import PLANTED_IN_DELAYS, PLANTED_IN_LANES
+from tests.simulation.planted_in_failovers import PLANTED_IN_FAILOVERS, PLANTED_IN_ROT
 from tests.simulation.planted_in_limits import PLANTED_IN_LIMITS
 from tests.simulation.planted_in_node import PLANTED_IN_NODE
+from tests.simulation.planted_in_quorum import PLANTED_IN_QUORUM
 from tests.simulation.planted_in_receives import PLANTED_IN_RECEIVES
+from tests.simulation.planted_in_replication import PLANTED_IN_REPLICATION
 from tests.simulation.planted_in_schedules import PLANTED_IN_SCHEDULES
+from tests.simulation.planted_in_schemas import PLANTED_IN_SCHEMAS
+from tests.simulation.planted_in_tenants import PLANTED_IN_TENANTS
 from tests.simulation.planted_in_transactions import PLANTED_IN_TRANSACTIONS
 from tests.simulation.tight import tighten
 
@@ -29,7 +36,10 @@ __all__ = ["FAULTS", "FIRST_SEEDS", "SEEDS_MAX", "Fault"]
 SEEDS_MAX = 1000
 _REMEMBERED = Path(__file__).with_name("first_seeds.json")
 # An error that leaves the node or its storage ends the process: that is a finding, too.
-_FINDINGS = (Violation, AssertionError, Refused, Corrupt, LookupError, OSError, StopIteration)
+_FINDINGS = (
+    *(Violation, AssertionError, Refused, Corrupt),
+    *(LookupError, OSError, StopIteration, ValueError),
+)
 
 FIRST_SEEDS = msgspec.json.decode(_REMEMBERED.read_bytes(), type=dict[str, int])
 
@@ -85,6 +95,34 @@ def _live_schedules(seed: int) -> None:
     NodeRun(seed, Trace(), has_schedules=True).live()
 
 
+def _live_tenants(seed: int) -> None:
+    NodeRun(seed, Trace(), has_tenants=True).live()
+
+
+def _live_quorum(seed: int) -> None:
+    QuorumRun(seed, Trace()).live()
+
+
+def _live_replication(seed: int) -> None:
+    ReplicationRun(seed, Trace()).live()
+
+
+def _live_failovers(seed: int) -> None:
+    FailoverRun(seed, Trace()).live()
+
+
+def _live_rot(seed: int) -> None:
+    RotRun(seed, Trace()).live()
+
+
+def _live_cooperation(seed: int) -> None:
+    NodeRun(seed, Trace(), has_cooperation=True).live()
+
+
+def _live_schemas(seed: int) -> None:
+    NodeRun(seed, Trace(), has_schemas=True).live()
+
+
 FAULTS = (
     *(Fault(plant, _live_log) for plant in PLANTED),
     *(Fault(plant, _live_plain) for plant in PLANTED_IN_NODE),
@@ -95,6 +133,13 @@ FAULTS = (
     *(Fault(plant, _live_whole) for plant in PLANTED_IN_TRANSACTIONS + PLANTED_IN_LIMITS),
     *(Fault(plant, _live_with_receives) for plant in PLANTED_IN_RECEIVES),
     *(Fault(plant, _live_schedules) for plant in PLANTED_IN_SCHEDULES),
+    *(Fault(plant, _live_tenants) for plant in PLANTED_IN_TENANTS),
+    *(Fault(plant, _live_quorum) for plant in PLANTED_IN_QUORUM),
+    *(Fault(plant, _live_replication) for plant in PLANTED_IN_REPLICATION),
+    *(Fault(plant, _live_failovers) for plant in PLANTED_IN_FAILOVERS),
+    *(Fault(plant, _live_rot) for plant in PLANTED_IN_ROT),
+    *(Fault(plant, _live_cooperation) for plant in PLANTED_IN_COOPERATION),
+    *(Fault(plant, _live_schemas) for plant in PLANTED_IN_SCHEMAS),
 )
 
 

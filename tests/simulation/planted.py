@@ -28,6 +28,7 @@ def commits_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
         effects = handle(log, event, now)
         if isinstance(event, Synced):
             log._watermarks.advance(log.end, is_durable=False)
+            log._watermarks.commit(log.end)
         return effects
 
     patch.setattr(Log, "handle", eager)

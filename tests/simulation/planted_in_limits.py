@@ -19,7 +19,7 @@ __all__ = ["PLANTED_IN_LIMITS", "with_habits"]
 _UNBOUNDED = 1 << 30
 _PRODUCER_STATE = "goqueue.log.producer_state.ProducerState"
 _SETTLING = "goqueue.broker.groups.acks.Acks"
-_ROUTE_QUEUE = "goqueue.broker.groups.dead_letter_mover._RouteQueue"
+_MOVE_QUEUE = "goqueue.broker.groups.move_queue.MoveQueue"
 
 
 def with_habits(patch: pytest.MonkeyPatch, *names: str) -> None:
@@ -72,8 +72,8 @@ def ends_all_leases_in_one_turn(patch: pytest.MonkeyPatch) -> None:
 
 def moves_all_letters_in_one_turn(patch: pytest.MonkeyPatch) -> None:
     with_habits(patch, "masses", "redrives")
-    take: Any = attribute(f"{_ROUTE_QUEUE}.pop_batch")
-    patch.setattr(f"{_ROUTE_QUEUE}.pop_batch", lambda lane, _: take(lane, _UNBOUNDED))
+    take: Any = attribute(f"{_MOVE_QUEUE}.pop_batch")
+    patch.setattr(f"{_MOVE_QUEUE}.pop_batch", lambda lane, _: take(lane, _UNBOUNDED))
 
 
 def writes_a_journal_again_in_one_turn(patch: pytest.MonkeyPatch) -> None:

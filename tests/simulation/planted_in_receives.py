@@ -1,4 +1,4 @@
-"""Faults planted into receives without a membership, one at a time."""
+"""Faults planted into receives without a membership and into drains, one at a time."""
 
 from typing import Any
 
@@ -50,6 +50,10 @@ def forgets_a_watch_in_other_partitions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(name, partial)
 
 
+def leases_to_a_drained_member(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Group, "drain", does_nothing)
+
+
 class _Deaf:
     """Takes answers and gives them to nobody."""
 
@@ -58,6 +62,7 @@ class _Deaf:
 
 PLANTED_IN_RECEIVES: tuple[Plant, ...] = (
     ends_received_leases_with_the_last_member,
+    leases_to_a_drained_member,
     receives_what_members_own,
     forgets_waiting_receives_of_a_deleted_topic,
     delivers_every_reply,

@@ -25,7 +25,7 @@ def decides_a_tick_before_its_message_is_committed(patch: pytest.MonkeyPatch) ->
             for entry in batch.entries
             if entry.upto is not None
         ]
-        sender._state.groups_journal.note(ticked)
+        sender._state.journals.of_groups.note(ticked)
 
     patch.setattr(TickSender, "_append", hasty)
 
@@ -38,9 +38,9 @@ def tells_of_ticks_in_a_record_of_their_own(patch: pytest.MonkeyPatch) -> None:
         coordinator = sender._coordinator
         decide = type(coordinator).decide_move
 
-        def decide_alone(move: int, outcome: Any, target: Any, changes: Any) -> None:
+        def decide_alone(move: int, outcome: Any, target: Any, journal: Any, changes: Any) -> None:
             late.extend(changes)
-            decide(coordinator, move, outcome, target, [])
+            decide(coordinator, move, outcome, target, journal, [])
 
         coordinator.decide_move = decide_alone
         appended(sender, number, refused, now)
@@ -49,7 +49,7 @@ def tells_of_ticks_in_a_record_of_their_own(patch: pytest.MonkeyPatch) -> None:
     def tell(sender: Any, numbers: Any, now: Any) -> None:
         completed(sender, numbers, now)
         if numbers and late:
-            sender._state.groups_journal.note(list(late))
+            sender._state.journals.of_groups.note(list(late))
             late.clear()
 
     patch.setattr(TickSender, "appended", split)

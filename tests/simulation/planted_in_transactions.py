@@ -124,7 +124,7 @@ def commits_a_group_one_by_one(patch: pytest.MonkeyPatch) -> None:
     def then(coordinator: Any, now: Any) -> None:
         finish(coordinator, now)
         rest = coordinator.__dict__.get("rest", [])
-        if rest and coordinator._state.groups_journal.is_quiet:
+        if rest and coordinator._state.journals.of_groups.is_quiet:
             with suppress(Refused):
                 transaction = coordinator._state.transactions.find_prepared(rest.pop(0))
                 coordinator._decide(transaction, Outcome.COMMITTED, now)
@@ -263,7 +263,7 @@ def settles_before_the_commit(patch: pytest.MonkeyPatch) -> None:
         apply(progress, change, at)
         position = None
         if type(change).__name__ == "ProgressAdded":
-            position = progress._position(change)
+            position = progress._held_position(change)
         if position is not None:
             offsets = [at for first, end in change.offsets for at in range(first, end)]
             position.settle(change.floor, offsets, at)
@@ -300,7 +300,7 @@ def settles_before_the_letter_is_there(patch: pytest.MonkeyPatch) -> None:
     fetch = attribute(f"{_MOVING}._fetch")
 
     def hasty(moving: Any, batch: Any, source: Any, now: Any) -> None:
-        moving._state.groups_journal.note(moving._settle(batch.route, batch.moves, now))
+        moving._state.journals.of_groups.note(moving._settle(batch.route, batch.moves, now))
         fetch(moving, batch, source, now)
 
     patch.setattr(f"{_MOVING}._fetch", hasty)

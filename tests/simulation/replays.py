@@ -6,12 +6,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from soak.simulation import WORLDS
+
 __all__ = ["named_when_it_fails", "replay"]
 
 
 @contextlib.contextmanager
 def named_when_it_fails(world: str, seed: int) -> Iterator[None]:
     """Add to any error the command that replays the seed."""
+    assert world in WORLDS, "the command would not know this world"
     try:
         yield
     except BaseException as error:

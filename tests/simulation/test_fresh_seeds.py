@@ -9,11 +9,13 @@ import os
 import pytest
 
 from goqueue.sim import NodeRun, Run, Trace
+from goqueue.sim.cluster import QuorumRun, ReplicationRun
+from tests.examples import IS_EXHAUSTIVE
 from tests.simulation.replays import named_when_it_fails
 from tests.simulation.tight import tighten
 
-_SEEDS_PER_TEST = 25
-_TESTS = 4
+_SEEDS_PER_TEST = 12
+_TESTS = 40 if IS_EXHAUSTIVE else 2
 
 
 def _fresh(block: int) -> range:
@@ -53,9 +55,56 @@ def test_no_fresh_seed_loses_or_doubles_a_tick_of_a_schedule(block: int) -> None
 
 
 @pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_lets_a_tenant_do_or_see_what_it_may_not(block: int) -> None:
+    for seed in _fresh(4 * _TESTS + block):
+        trace = Trace()
+        with named_when_it_fails("tenants", seed):
+            NodeRun(seed, trace, has_tenants=True).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_loses_a_schema_or_reuses_its_id(block: int) -> None:
+    for seed in _fresh(8 * _TESTS + block):
+        trace = Trace()
+        with named_when_it_fails("schemas", seed):
+            NodeRun(seed, trace, has_schemas=True).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_interrupts_what_stays_in_a_cooperative_group(block: int) -> None:
+    for seed in _fresh(5 * _TESTS + block):
+        trace = Trace()
+        with named_when_it_fails("cooperation", seed):
+            NodeRun(seed, trace, has_cooperation=True).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
 def test_no_fresh_seed_breaks_an_invariant_of_the_log(block: int) -> None:
     for seed in _fresh(2 * _TESTS + block):
         trace = Trace()
         with named_when_it_fails("log", seed):
             Run(seed, trace).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_breaks_a_promise_of_the_metadata_quorum(block: int) -> None:
+    for seed in _fresh(6 * _TESTS + block):
+        trace = Trace()
+        with named_when_it_fails("quorum", seed):
+            QuorumRun(seed, trace).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_loses_what_a_cluster_acknowledged(block: int) -> None:
+    seeds = _fresh(7 * _TESTS + block)
+    # A run takes a second and more.
+    for seed in seeds if IS_EXHAUSTIVE else seeds[:2]:
+        trace = Trace()
+        with named_when_it_fails("replication", seed):
+            ReplicationRun(seed, trace).live()
         assert len(trace) > 0, seed

@@ -17,6 +17,10 @@ _LIMITS = {
     "goqueue.broker.delayed.delays._FIRE_MAX": 3,
     "goqueue.broker.delayed.delays._FIRE_BYTES": 300,
     "goqueue.broker.delayed.delays._SAVE_CHANGES_MIN": 4,
+    "goqueue.broker.delayed.delays._ENCODED_MAX": 3,
+    "goqueue.broker.transactions.producer_snapshots._CHANGES_MAX": 4,
+    "goqueue.broker.transactions.producer_snapshots._RECORDS_MAX": 20,
+    "goqueue.broker.transactions.producer_snapshots._ENCODED_MAX": 1,
     "goqueue.broker.recovery.partition_replay._REPLAY_BYTES": 300,
 }
 

@@ -61,7 +61,7 @@ def finds_outside_references(path: str, text: str) -> Iterator[Finding]:
 def finds_outside_references_in_code(source: Source) -> Iterator[Finding]:
     """The same in docstrings."""
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, kinds) and (text := ast.get_docstring(node)) is not None:
             for found in _OUTSIDE.finditer(text):
                 words = f"{found[0]} is not in the repository: say what it says"

@@ -41,7 +41,7 @@ _MACHINE_PATH = re.compile(
 
 
 def finds_swallowed_errors(source: Source) -> Iterator[Finding]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ExceptHandler):
             if node.type is None:
                 yield source.finding(node, "name the error: a bare except hides bugs")
@@ -57,7 +57,7 @@ def finds_renames(source: Source) -> Iterator[Finding]:
     if source.path == RENAMING_FILE:
         return
     is_storage = source.is_package and source.room in _RENAMING_ROOMS
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         is_attribute = (
             isinstance(node, ast.Attribute)
             and node.attr in _RENAMES
@@ -75,6 +75,8 @@ def finds_renames(source: Source) -> Iterator[Finding]:
 
 
 def finds_suppressions_without_reason(source: Source) -> Iterator[Finding]:
+    if not _DIRECTIVE.search(source.text):
+        return
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
         if token.type == tokenize.COMMENT and _DIRECTIVE.search(token.string):
             reason = _DIRECTIVE.sub(" ", token.string)

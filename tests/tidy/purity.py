@@ -71,20 +71,20 @@ _TIME_TYPES = ("Instant", "Timestamp")
 
 
 def finds_async_functions(source: Source) -> Iterator[Finding]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
             yield source.finding(node, "the core does not wait: return an effect")
 
 
 def finds_forbidden_imports(source: Source) -> Iterator[Finding]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         for name in _imported_modules(node):
             if name.split(".")[0] in _FORBIDDEN_MODULES:
                 yield source.finding(node, f"the core does not import {name}: have it handed in")
 
 
 def finds_forbidden_calls(source: Source) -> Iterator[Finding]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             reason = _FORBIDDEN_CALLS.get(node.func.id)
             if reason is not None:
@@ -94,7 +94,7 @@ def finds_forbidden_calls(source: Source) -> Iterator[Finding]:
 
 
 def finds_module_state(source: Source) -> Iterator[Finding]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Global):
             yield source.finding(node, "no global statements: state belongs to an object")
         elif isinstance(node, ast.FunctionDef) and any(map(_is_cache, node.decorator_list)):
@@ -110,7 +110,7 @@ def finds_module_state(source: Source) -> Iterator[Finding]:
 def finds_float_times(source: Source) -> Iterator[Finding]:
     """Times are integers. Sees what a single expression shows; types do the rest."""
     words = "times are integers of nanoseconds: use // and whole numbers"
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.BinOp):
             sides = [node.left, node.right]
             is_division = isinstance(node.op, ast.Div)

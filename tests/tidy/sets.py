@@ -37,7 +37,7 @@ class _Binding(msgspec.Struct, frozen=True):
 
 
 def finds_walks_over_sets(source: Source) -> Iterator[Finding]:
-    attributes = _set_attributes(source.tree)
+    attributes = _set_attributes(source)
     names = _set_names(source.tree, frozenset())
     yield from _walks(source, source.tree, names, attributes)
 
@@ -116,10 +116,10 @@ def _set_names(scope: ast.AST, outer: frozenset[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _set_attributes(tree: ast.Module) -> frozenset[str]:
+def _set_attributes(source: Source) -> frozenset[str]:
     """Attributes that are sets: fields of a class, and what is assigned to self."""
     found: dict[str, None] = {}
-    for node in ast.walk(tree):
+    for node in source.nodes:
         for binding in _bindings(node):
             if isinstance(binding.target, ast.Attribute) and binding.is_set(frozenset()):
                 found[binding.target.attr] = None

@@ -29,7 +29,7 @@ _BANNED_FILE = re.compile(
 
 
 def finds_long_functions(source: Source) -> Iterator[Finding]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES_MAX:
@@ -45,7 +45,7 @@ def finds_long_files(source: Source) -> Iterator[Finding]:
 
 
 def finds_banned_class_names(source: Source) -> Iterator[Finding]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef):
             suffix = _BANNED_CLASS.search(node.name)
             if suffix is not None:
@@ -57,7 +57,7 @@ def finds_participles(source: Source) -> Iterator[Finding]:
     name = source.path.rsplit("/", 1)[-1].removesuffix(".py")
     if _PARTICIPLE.search(name) and not _NOUN.search(name):
         yield Finding(source.path, 1, f"{name}: name the thing, not what it does")
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef) and _PARTICIPLE.search(node.name):
             if not _NOUN.search(node.name.lower()):
                 yield source.finding(node, f"{node.name}: name the thing, not what it does")

@@ -24,6 +24,7 @@ CORE_ROOMS = (
     "transactions",
     "schedules",
     "schemas",
+    "security",
     "tracing",
     "metrics",
     "cluster",
@@ -33,7 +34,7 @@ CORE_ROOMS = (
 
 _PYTHON_FOLDERS = ("src", "tests", "bench", "demo", "deploy", "docs", "fuzz", "scripts", "soak")
 _TEXT_SUFFIXES = (".py", ".pxd", ".h", ".md", ".toml", ".lock", ".json", ".yml", ".yaml", ".sh", "")
-_SKIPPED_FOLDERS = ("build", "dist", "data", "__pycache__")
+_SKIPPED_FOLDERS = ("build", "dist", "data", "node_modules", "__pycache__")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -58,6 +59,11 @@ class Source(msgspec.Struct, frozen=True):
         return _parse(self.path, self.text)
 
     @property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree. Most rules look at all of them, and walking takes long."""
+        return _walk_tree(self.path, self.text)
+
+    @property
     def room(self) -> str | None:
         """The room that the file belongs to, in the package or among its unit tests."""
         parts = self.path.split("/")
@@ -80,6 +86,11 @@ class Source(msgspec.Struct, frozen=True):
 @functools.cache
 def _parse(path: str, text: str) -> ast.Module:
     return ast.parse(text, path)
+
+
+@functools.cache
+def _walk_tree(path: str, text: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_parse(path, text)))
 
 
 @functools.cache

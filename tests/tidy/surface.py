@@ -15,6 +15,7 @@ from tests.tidy.sources import ROOT, Finding, Source, projects_sources
 __all__ = [
     "GOLDEN",
     "finds_foreign_modules",
+    "finds_forged_callers",
     "finds_missing_all",
     "finds_other_clients",
     "finds_other_things_in_packages",
@@ -142,12 +143,29 @@ def finds_overreaching_edges(source: Source) -> Iterator[Finding]:
             yield source.finding(taken.node, f"{source.room} may import model and records only")
 
 
+# Who may name the callers that have no key: who makes them, and who tells them from others.
+_KEYLESS = {
+    "LOCAL": ("gateways/credentials.py", "runtime/first_key.py", "broker/", "sim/", "model/"),
+    "ANONYMOUS": ("gateways/credentials.py", "security/access.py", "model/"),
+}
+
+
+def finds_forged_callers(source: Source) -> Iterator[Finding]:
+    if not source.is_package:
+        return
+    for node in ast.walk(source.tree):
+        name = node.id if isinstance(node, ast.Name) else ""
+        places = [f"src/goqueue/{place}" for place in _KEYLESS.get(name, ())]
+        if places and not source.path.startswith(tuple(places)):
+            yield source.finding(node, f"{name} passes every check: callers come with the request")
+
+
 def finds_other_clients(source: Source) -> Iterator[Finding]:
     """Modules outside the SDK that speak HTTP by themselves."""
     if not source.is_package:
         return
     allowed = _MAY_SPEAK_HTTP.get(source.room or "", ())
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         for name in _imported_names(node):
             spoken = [each for each in _TRANSPORTS if f"{name}.".startswith(f"{each}.")]
             if spoken and spoken[0] not in allowed:
@@ -164,7 +182,7 @@ def _imported_names(node: ast.AST) -> list[str]:
 
 
 def _room_imports(source: Source) -> Iterator[_RoomImport]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             taken = [_RoomImport(node, alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -179,10 +197,12 @@ def _room_imports(source: Source) -> Iterator[_RoomImport]:
 
 @functools.cache
 def _offered(module: str) -> tuple[str, ...]:
-    """What a module says that it offers."""
-    path = ROOT / "src" / (module.replace(".", "/") + ".py")
-    if not path.exists():
+    """What a module or a package says that it offers."""
+    folder = ROOT / "src" / module.replace(".", "/")
+    found = [path for path in (folder.with_suffix(".py"), folder / "__init__.py") if path.exists()]
+    if not found:
         return ()
+    path = found[0]
     for statement in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
             return tuple(ast.literal_eval(statement.value))

@@ -29,8 +29,8 @@ def finds_copied_wire_names(source: Source) -> Iterator[Finding]:
     """Names of headers, keys, media types and the default address outside of their home."""
     if not source.is_package or source.path == HOME or source.path.startswith(_INDEPENDENT):
         return
-    documentation = _documentation(source.tree)
-    for node in ast.walk(source.tree):
+    documentation = _documentation(source)
+    for node in source.nodes:
         if not isinstance(node, ast.Constant) or node in documentation:
             continue
         text = node.value
@@ -44,11 +44,11 @@ def finds_copied_wire_names(source: Source) -> Iterator[Finding]:
             yield source.finding(node, "import DEFAULT_SERVER from goqueue.client.entry")
 
 
-def _documentation(tree: ast.Module) -> list[ast.AST]:
+def _documentation(source: Source) -> list[ast.AST]:
     """The docstrings, which may name everything."""
     return [
         node.body[0].value
-        for node in ast.walk(tree)
+        for node in source.nodes
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)

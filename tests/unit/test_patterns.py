@@ -25,7 +25,11 @@ def functions(name: str) -> dict[str, Any]:
 def body_lines(name: str) -> int:
     """Lines inside of functions; imports, signatures and blank lines are not the program."""
     tree = ast.parse((FOLDER / f"{name}.py").read_text())
-    found = [each for each in tree.body if isinstance(each, ast.AsyncFunctionDef)]
+    kinds = (ast.AsyncFunctionDef, ast.FunctionDef)
+    found = [each for each in tree.body if isinstance(each, kinds)]
+    # Nothing may hide outside of functions.
+    others = [each for each in tree.body if each not in found]
+    assert all(isinstance(each, ast.Expr | ast.Import | ast.ImportFrom) for each in others)
     return sum((each.end_lineno or 0) - each.body[0].lineno + 1 for each in found)
 
 

@@ -22,6 +22,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from goqueue.model import Secret
+from goqueue.runtime.settings.loader import read_settings
+
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
 UNIT = DEPLOY / "systemd" / "goqueue.service"
@@ -116,10 +119,22 @@ def test_the_image_runs_as_a_user_of_its_own_and_passes_signals_on() -> None:
     assert not any("pip" in each.words for each in last_stage() if each.name == "RUN")
 
 
-def test_what_the_image_runs_becomes_healthy_and_stops_cleanly(tmp_path: Path) -> None:
+def _image_settings(data: Path) -> dict[str, str]:
     settings = {name: text for name, text in environment().items() if name.startswith("GOQUEUE_")}
-    settings["GOQUEUE_BROKER_DATADIR"] = str(tmp_path / "data")
+    settings["GOQUEUE_BROKER_DATADIR"] = str(data)
     settings["GOQUEUE_LISTENERS_HTTP"] = "0.0.0.0:0"
+    return settings
+
+
+def test_the_image_starts_only_if_it_is_told_what_protects_the_node(tmp_path: Path) -> None:
+    command = program([*json.loads(of("ENTRYPOINT")), *json.loads(of("CMD"))])
+    node = ServiceProcess(command, _image_settings(tmp_path / "data"), tmp_path)
+    assert node.process.wait(60) == 2
+
+
+def test_what_the_image_runs_becomes_healthy_and_stops_cleanly(tmp_path: Path) -> None:
+    settings = _image_settings(tmp_path / "data")
+    settings |= {"GOQUEUE_AUTH_ENABLED": "false", "GOQUEUE_TLS_ENABLED": "false"}
     command = program([*json.loads(of("ENTRYPOINT")), *json.loads(of("CMD"))])
     node = ServiceProcess(command, settings, tmp_path)
     try:
@@ -209,6 +224,24 @@ def test_everything_is_published_on_loopback_and_every_mount_is_there() -> None:
                 assert source in compose()["volumes"], mount
     assert (DEPLOY / services["goqueue"]["build"]["context"]).resolve() == ROOT
     assert services["goqueue"]["volumes"] == [f"data:{of('VOLUME')}"]
+
+
+@pytest.mark.parametrize("name", ["node-1", "node-2", "node-3"])
+def test_every_node_of_the_compose_cluster_has_valid_settings_and_waits_for_all(name: str) -> None:
+    loaded = yaml.safe_load((DEPLOY / "cluster" / "compose.yaml").read_text())
+    service = loaded["services"][name]
+    given = {**environment(), **service["environment"]}
+
+    settings = read_settings(
+        {}, given, None, host_name=name, read_secret=lambda _: Secret("s" * 64)
+    )
+
+    others = sorted(each for each in loaded["services"] if each != name)
+    assert list(settings.cluster.peers) == [f"{each}:7000" for each in others]
+    assert settings.cluster.quorum == len(loaded["services"]) == 3
+    assert given["GOQUEUE_BROKER_NODEID"] == name
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert (DEPLOY / "cluster" / service["build"]["context"]).resolve() == ROOT
 
 
 def test_compose_configures_prometheus_and_grafana_as_the_files_do_but_for_the_hosts() -> None:

@@ -47,6 +47,7 @@ def act_out(scrapes: Scrapes, api: Api, other: Api, faults: Path) -> None:
     acts.transact(api)
     acts.lose_a_member(api)
     acts.slow_down(other, faults, scrapes)
+    acts.back_up(api, faults, scrapes)
     acts.break_a_log(api, faults)
     acts.fill_the_disk(api, faults, scrapes)
     (faults / "grown").touch()

@@ -129,5 +129,5 @@ def test_without_the_extra_the_way_to_it_is_told(goqueue: Program, tmp_path: Pat
     for arguments in (["run", "flow.yaml"], ["run", "archive"], ["list"], ["check", "flow.yaml"]):
         done = goqueue.run("pipeline", *arguments)
         assert done.code == 2
-        assert done.err.endswith("install it with pip install 'goqueue[spark]'\n")
+        assert "pip install '.[spark]' in a clone" in done.err
     assert goqueue.do("pipeline", "--help").err == ""

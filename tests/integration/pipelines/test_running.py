@@ -20,7 +20,8 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from pyspark.sql import SparkSession
 
-from goqueue.pipelines.errors import Fault, StepInvalid
+import goqueue
+from goqueue.pipelines.errors import Failure, Fault, StepInvalid
 from goqueue.pipelines.plan import build
 from goqueue.pipelines.progress import BatchProgress, CheckpointBusy, Journal, Totals, read_status
 from goqueue.pipelines.runner import (
@@ -376,3 +377,52 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(
     found = Counter(row["id"] for row in written(api, sink))
     assert found == Counter(range(200))
     assert api.get("/transactions")["transactions"] == []
+
+
+def test_registered_values_are_read_and_written_and_a_new_version_is_taken_up(
+    api: Api, name: Callable[[], str], stage: Stage, node: ServerProcess
+) -> None:
+    source, sink, letters = api.create(name()), name(), api.create(name())
+    narrow = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    note = {"name": "note", "type": "string", "default": ""}
+    wide = {**narrow, "fields": [*narrow["fields"], note]}
+    text = "\n".join(
+        [
+            "name: registered",
+            "source:",
+            f"  topics: {source}",
+            "  options: {startingOffsets: earliest}",
+            "  decode:",
+            f"    {{format: avro, subject: {source}-value, evolution: latest, mode: dlq,",
+            f"     dead_letters: {letters}}}",
+            "steps: [{name: all, sql: SELECT value.* FROM source}]",
+            f"sink: {{topic: {sink}, encode: protobuf, subject: {sink}-value, register: true}}",
+        ]
+    )
+    with goqueue.connect_sync(node.url) as q:
+        q.topics.create(sink, partitions=1, schema_validation=True)
+        for schema, row in ((narrow, {"id": 1}), (wide, {"id": 2, "note": "x"})):
+            with q.producer(serializer=goqueue.Avro(f"{source}-value", schema)) as producer:
+                producer.send(source, row, partition=0).wait()
+            q.publish(source, "junk", partition=0)
+            stage.run(text)
+
+        assert q.schemas.versions(f"{sink}-value") == (1, 2)
+        assert [message["value"] for message in api.read(letters)] == ["junk", "junk"]
+        assert len(api.read(sink)) == 2
+
+
+def test_a_run_starts_again_when_the_schema_of_its_source_changes(
+    stage: Stage, out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[object] = []
+
+    def play(*given: object) -> None:
+        played.append(given)
+        if len(played) < 3:
+            raise RunFailed(Failure(Fault.SCHEMA, "the latest schema is 2"))
+
+    monkeypatch.setattr("goqueue.pipelines.runner._play", play)
+    stage.run(flow(out, f"topic: {out}, encode: json"))
+
+    assert len(played) == 3

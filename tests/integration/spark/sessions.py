@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FAST = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    "spark.python.daemon.module": "tests.integration.spark.warm_daemon",
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -38,5 +39,15 @@ def session(
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, places)))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_HOME"] = str(make_home(folder / "home", Path(pyspark.__file__).parent))
-    chosen = {"spark.sql.warehouse.dir": str(folder / "warehouse"), **(settings or {})}
+    # A Java that is killed leaves its own files and those of Spark: here they go with the folder.
+    scratch = folder / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
+    java_options = f"{JAVA_OPTIONS} -Djava.io.tmpdir={scratch}"
+    chosen = {
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(scratch),
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.executor.extraJavaOptions": java_options,
+        **(settings or {}),
+    }
     return pipeline_session("tests", master=master, conf={**FAST, **chosen}, log=log)

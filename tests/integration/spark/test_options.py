@@ -118,7 +118,7 @@ def test_json_is_decoded_and_what_is_none_is_kept_apart(
         None,
         b"no json",
     ]
-    with pytest.raises(PySparkException, match="offset 1 is not as `valueSchema` says"):
+    with pytest.raises(PySparkException, match="offset 1 is not as its schema says"):
         load(subscribe=topic, **SCHEMA, mode="FAILFAST").collect()
 
 
@@ -313,7 +313,7 @@ def test_a_stream_reads_topics_that_were_added(
     ("options", "words"),
     [
         ({"subscribe": "x", "columns": "colour"}, "option `columns`"),
-        ({"subscribe": "x", "valueFormat": "avro"}, "comes with the schema registry"),
+        ({"subscribe": "x", "valueFormat": "avro"}, "option `schemaSubject`"),
         ({"subscribe": "x", "valueFormat": "json"}, "option `valueSchema`"),
         ({"subscribe": "x", "mode": "DLQ"}, "option `dlqTopic`"),
         ({"subscribe": "x", "maxTriggerDelay": "1s", "endingOffsets": "latest"}, "`endingOffsets`"),

@@ -26,7 +26,7 @@ from goqueue.spark.options import Link
 from goqueue.spark.write_options import WriteOptions
 from goqueue.spark.writer import Beats, Decision, Staged, publish
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 def to(node: ServerProcess, topic: str, timeout_s: float = 30.0) -> WriteOptions:

@@ -20,7 +20,7 @@ __all__ = ["Received", "Receiver", "collecting", "find_collector", "receiving", 
 
 _RECEIVER = Path(__file__).with_name("otlp_receiver.py")
 _BUILT = Path(__file__).resolve().parents[3] / "build" / "otelcol" / "otelcol"
-START_S_MAX = 30
+START_S_MAX = 60
 
 _CONFIGURATION = """
 receivers:

@@ -6,21 +6,29 @@ the files hold.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from goqueue.broker import TURN_UNITS, JournalLimits, Node, NodeEvent, Opened, fill
+from goqueue.broker import TURN_UNITS, AuditConfig, JournalLimits, Node, NodeEvent, Opened, fill
 from goqueue.model import (
+    LOCAL,
     Answer,
     Asked,
+    BackupEvent,
+    BackupJob,
+    Caller,
+    CheckSchema,
     Code,
+    CompileSchema,
+    ConnectPeers,
     Effect,
     Fetch,
     Fetched,
     Find,
     Found,
     Halt,
+    HoldSegments,
     Instant,
     Left,
     Load,
@@ -35,7 +43,9 @@ from goqueue.model import (
     Report,
     RequestId,
     Reshape,
+    RunBackupJob,
     Save,
+    Send,
     Serve,
     Slice,
     Sweep,
@@ -46,7 +56,8 @@ from goqueue.model import (
 )
 from goqueue.model.requests import Command, Reply
 from goqueue.schedules import Zones
-from goqueue.storage import DamageFound, Storage
+from goqueue.schemas import SchemaChecker
+from goqueue.storage import BackupJobs, DamageFound, Storage
 from tests.unit.storage.memory_files import MemoryFiles
 
 # A wall clock that starts far from zero, so that a time left out is noticed.
@@ -54,7 +65,7 @@ EPOCH_NS = 1_700_000_000_000_000_000
 _EVENTS_MAX = 20_000
 
 R = TypeVar("R", bound=Reply)
-Work = Effect | Save | Sweep
+Work = Effect | Save | Sweep | HoldSegments
 
 
 class Crashed(Exception):
@@ -74,24 +85,36 @@ class DrivenNode:
         sampling: float = 1.0,
         budget_units: int = TURN_UNITS,
         zones: Zones | None = None,
+        audit: AuditConfig | None = None,
+        *,
+        acl_enabled: bool = False,
     ) -> None:
+        self.acl_enabled = acl_enabled
         self.files = MemoryFiles() if files is None else files
         self.limits = limits
         self.sampling = sampling
         self.zones = zones
+        self.audit = AuditConfig() if audit is None else audit
         self.budget_units = budget_units
         self.reserve_bytes = reserve_bytes
         self.now_ns = now_ns
         self.halts: list[str] = []
         # What the operator would read.
         self.reports: list[NodeReport] = []
+        # What the node asked of the network.
+        self.sent: list[ConnectPeers | Send] = []
         self.crash_before: Callable[[Work], bool] | None = None
+        # Whether events that come together are handled in one turn, as the pump does.
+        self.shares_turns = False
         self.reads_are_late = False
         # What was read at once and is heard of later: by then the file may be another.
         self.news_of_reads_is_late = False
         # How far the wall clock was put away from the one that only goes forward.
         self.wall_shift_ns = wall_shift_ns
         self.runs_later_turns = True
+        self.runs_jobs = True
+        # Where requests to hold segments are kept, instead of being carried out.
+        self.hold_back: list[HoldSegments] | None = None
         # How many reads the node asked for, and how many slices were read, for it or for answers.
         self.fetches = 0
         self.reads = 0
@@ -116,12 +139,17 @@ class DrivenNode:
             sampling=self.sampling,
             turn_units_max=self.budget_units,
             zones=self.zones,
+            audit=self.audit,
+            acl_enabled=self.acl_enabled,
         )
+        self._checker = SchemaChecker()
+        self._held_checks: list[CheckSchema | CompileSchema] | None = None
         self._events: deque[NodeEvent] = deque()
         self._work: list[Work] = []
         self._kept: list[Work] = []
         self._late: list[Fetch] = []
         self._late_news: list[NodeEvent] = []
+        self._jobs: deque[Iterator[int | BackupEvent]] = deque()
         self._carry_out(self.node.start())
         self._run()
 
@@ -150,15 +178,15 @@ class DrivenNode:
 
     # Questions
 
-    def ask(self, command: Command, expected: type[R]) -> R:
+    def ask(self, command: Command, expected: type[R], caller: Caller = LOCAL) -> R:
         """The reply to a command that needs no time; raises Refused."""
-        return self.reply(self.begin(command), expected)
+        return self.reply(self.begin(command, caller), expected)
 
-    def begin(self, command: Command) -> RequestId:
+    def begin(self, command: Command, caller: Caller = LOCAL) -> RequestId:
         """Ask, whether or not there is an answer yet."""
         request = RequestId(self._next_request)
         self._next_request += 1
-        self._events.append(Asked(request=request, command=command))
+        self._events.append(Asked(request=request, command=command, caller=caller))
         self._run()
         return request
 
@@ -266,10 +294,14 @@ class DrivenNode:
             self._events
             or self._work
             or self.storage.has_background_work
+            or (self._jobs and self.runs_jobs)
             or self._continues_at_once()
         ):
             while self._events:
-                self._carry_out(self.node.handle(self._events.popleft(), self.now))
+                if self.shares_turns:
+                    self._carry_out(self.node.handle_some(self._events, self.now))
+                else:
+                    self._carry_out(self.node.handle(self._events.popleft(), self.now))
                 self.turn_units_max = max(self.turn_units_max, self.node.turn_units)
                 self.turn_units_sum += self.node.turn_units
                 handled += 1
@@ -279,7 +311,17 @@ class DrivenNode:
                 self._do(work)
             elif self.storage.has_background_work:
                 self._events.extend(self.storage.work())
+            elif self._jobs and self.runs_jobs:
+                self.step_job()
         self._rest()
+
+    def step_job(self) -> None:
+        """One step of what the backup thread does."""
+        step = next(self._jobs[0], None)
+        if step is None:
+            self._jobs.popleft()
+        elif not isinstance(step, int):
+            self._events.append(step)
 
     def _rest(self) -> None:
         """The disk is idle for so long that it writes its recovery points."""
@@ -297,13 +339,13 @@ class DrivenNode:
 
     def _do(self, work: Sequence[Work]) -> None:
         effects: list[Effect] = []
-        others: list[Save | Sweep] = []
+        others: list[Save | Sweep | HoldSegments] = []
         has_crashed = False
         for each in work:
             if self.crash_before is not None and self.crash_before(each):
                 has_crashed = True
                 break
-            if isinstance(each, Save | Sweep):
+            if isinstance(each, Save | Sweep | HoldSegments):
                 others.append(each)
             elif each.log in self._slow:
                 self._kept.append(each)
@@ -318,6 +360,10 @@ class DrivenNode:
                 # A snapshot that cannot be saved loses nothing but time.
                 with suppress(OSError):
                     self.storage.save(other.name, other.data)
+            elif isinstance(other, HoldSegments) and self.hold_back is not None:
+                self.hold_back.append(other)
+            elif isinstance(other, HoldSegments):
+                self._events.append(self.storage.hold_segments(other))
             else:
                 self.storage.sweep(other.topics)
 
@@ -329,11 +375,7 @@ class DrivenNode:
                 case Serve():
                     self._serve(effect)
                 case Fetch():
-                    self.fetches += 1
-                    if self.reads_are_late:
-                        self._late.append(effect)
-                    else:
-                        self._fetch(effect)
+                    self._fetch_now_or_later(effect)
                 case Find():
                     self._find(effect)
                 case Open():
@@ -346,8 +388,47 @@ class DrivenNode:
                     self.halts.append(effect.reason)
                 case Report():
                     self.reports.append(effect.report)
-                case Write() | Sync() | Reshape() | Save() | Sweep():
-                    self._work.append(effect)
+                case RunBackupJob():
+                    self._begin_job(effect.job)
+                case CheckSchema() | CompileSchema():
+                    self._check(effect)
+                case _:
+                    self._pass_on(effect)
+
+    def _check(self, effect: CheckSchema | CompileSchema) -> None:
+        if self._held_checks is not None:
+            self._held_checks.append(effect)
+        elif isinstance(effect, CompileSchema):
+            self._events.append(self._checker.compile(effect))
+        else:
+            self._events.append(self._checker.check(effect.token, effect.job))
+
+    def hold_checks(self) -> list[CheckSchema | CompileSchema]:
+        """Keep what is done with schemas in this list, until `release_checks`."""
+        held: list[CheckSchema | CompileSchema] = []
+        self._held_checks = held
+        return held
+
+    def release_checks(self) -> None:
+        held, self._held_checks = self._held_checks or [], None
+        for effect in held:
+            self._check(effect)
+        self._run()
+
+    def _pass_on(self, effect: Effect | Save | Sweep | HoldSegments | ConnectPeers | Send) -> None:
+        if isinstance(effect, ConnectPeers | Send):
+            self.sent.append(effect)
+        else:
+            self._work.append(effect)
+
+    def _begin_job(self, job: BackupJob) -> None:
+        jobs = BackupJobs(
+            self.files,
+            version="1.2.3",
+            reserve_bytes=self.reserve_bytes,
+            ticks=lambda: self.now_ns,
+        )
+        self._jobs.append(jobs.steps(job))
 
     def _answer(self, request: RequestId, reply: Reply | Refused) -> None:
         assert request not in self._answers, f"answered twice: {reply}"
@@ -370,6 +451,13 @@ class DrivenNode:
             self._events.append(found.event)
             raise Refused(Code.RECORDS_DAMAGED, offset=wanted.offset) from found
 
+    def _fetch_now_or_later(self, effect: Fetch) -> None:
+        self.fetches += 1
+        if self.reads_are_late:
+            self._late.append(effect)
+        else:
+            self._fetch(effect)
+
     def _fetch(self, effect: Fetch) -> None:
         try:
             data: memoryview | None = self._read(effect.wanted)
@@ -381,7 +469,7 @@ class DrivenNode:
     def _find(self, effect: Find) -> None:
         offset: Offset | None = None
         try:
-            offset = self.storage.find(effect.seeks)
+            offset = self.storage.time_search.find(effect.seeks)
         except DamageFound as found:
             self._events.append(found.event)
         self._events.append(Found(token=effect.token, offset=offset))

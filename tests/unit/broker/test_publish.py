@@ -6,6 +6,7 @@ import pytest
 
 from goqueue.model import MILLISECOND, SECOND, Cleanup, Code, Flush, LogId, Message, Refused
 from goqueue.model.requests import (
+    Acks,
     DeleteTopic,
     DescribeNode,
     DescribePartitions,
@@ -220,7 +221,7 @@ def test_who_does_not_wait_is_answered_before_anything_is_durable() -> None:
     create(node)
     node.slow_down(ORDERS)
     batch = build([Message(value=b"a")])
-    node.ask(Publish(topic="orders", batch=batch, waits=False), Published)
+    node.ask(Publish(topic="orders", batch=batch, acks=Acks.NONE), Published)
 
     assert read(node) == []
     node.speed_up()

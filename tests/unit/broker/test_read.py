@@ -2,6 +2,7 @@
 
 import pytest
 
+from goqueue.broker import TURN_UNITS
 from goqueue.model import HOUR, SECOND, Code, Flush, Message, Offset, Refused, RequestId, Timestamp
 from goqueue.model.requests import (
     AlterTopic,
@@ -238,6 +239,18 @@ def test_many_readers_wait_for_one_message() -> None:
     publish(node, "a")
 
     assert [shown(node, each) for each in waiting] == [["a"]] * 10
+
+
+def test_a_thousand_readers_are_answered_in_turns_of_bounded_work() -> None:
+    node = shop()
+    waiting = [node.begin(reading(0, 20 * SECOND)) for _ in range(1000)]
+    node.runs_later_turns = False
+    publish(node, "a")
+
+    assert 0 < sum(map(node.is_answered, waiting)) < TURN_UNITS
+    node.runs_later_turns = True
+    node.advance(SECOND)
+    assert [shown(node, each) for each in waiting] == [["a"]] * 1000
 
 
 def test_messages_that_flush_by_interval_are_read_when_they_are_written() -> None:

@@ -2,9 +2,19 @@
 
 import pytest
 
-from goqueue.model import SECOND, Code, Refused, RequestId
-from goqueue.model.requests import AwaitReply, ReplyReceived, ReplySent, SendReply
+from goqueue.model import LOCAL, SECOND, Caller, Code, Refused, RequestId
+from goqueue.model.requests import (
+    AwaitReply,
+    CreateTenant,
+    KeyDescription,
+    ReplyReceived,
+    ReplySent,
+    Role,
+    SendReply,
+    TenantDescription,
+)
 from tests.unit.broker.driven_node import DrivenNode
+from tests.unit.security.secrets import key_id, new_key
 
 _LIMIT = "goqueue.broker.replies._WAITING_MAX"
 
@@ -109,3 +119,51 @@ def test_nothing_of_a_request_survives_a_crash() -> None:
     node.restart()
 
     assert not _send(node)
+
+
+def _shared() -> tuple[DrivenNode, Caller, Caller]:
+    """A node with two tenants, and a producer of each."""
+    node = DrivenNode()
+    for number, tenant in enumerate(("acme", "globex")):
+        node.ask(CreateTenant(id=tenant, name=tenant), TenantDescription)
+        node.ask(new_key(number, tenant=tenant, role=Role.PRODUCER), KeyDescription)
+    return node, Caller(key_id(0)), Caller(key_id(1))
+
+
+def test_a_reply_of_another_tenant_is_dropped_also_if_it_knows_the_id() -> None:
+    node, acme, globex = _shared()
+    request = node.begin(AwaitReply(reply_to="a", wait_ns=10 * SECOND), acme)
+
+    assert not node.ask(SendReply(reply_to="a", value=b"false"), ReplySent, globex).is_delivered
+    assert node.ask(SendReply(reply_to="a", value=b"true"), ReplySent, acme).is_delivered
+    assert node.reply(request, ReplyReceived).value == b"true"
+    assert _counts(node) == {"delivered": 1, "dropped": 1, "": 0}
+
+
+def test_an_admin_of_default_asks_and_answers_in_every_tenant() -> None:
+    node, acme, _ = _shared()
+    asked = node.begin(AwaitReply(reply_to="a", wait_ns=10 * SECOND), LOCAL)
+    assert node.ask(SendReply(reply_to="a", value=b"1"), ReplySent, acme).is_delivered
+    node.reply(asked, ReplyReceived)
+    asked = node.begin(AwaitReply(reply_to="a", wait_ns=10 * SECOND), acme)
+    assert node.ask(SendReply(reply_to="a", value=b"2"), ReplySent, LOCAL).is_delivered
+    node.reply(asked, ReplyReceived)
+
+
+def test_a_tenant_leaves_three_quarters_of_the_waiting_requests_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_LIMIT, 8)
+    node, acme, globex = _shared()
+    first = node.begin(AwaitReply(reply_to="0", wait_ns=SECOND), acme)
+    node.begin(AwaitReply(reply_to="1", wait_ns=10 * SECOND), acme)
+    with pytest.raises(Refused) as refused:
+        node.ask(AwaitReply(reply_to="2", wait_ns=SECOND), ReplyReceived, acme)
+    assert refused.value.code is Code.QUOTA_EXCEEDED
+    assert refused.value.facts["limit"] == 2
+    others = [node.begin(AwaitReply(reply_to="3", wait_ns=10 * SECOND), globex)]
+    others += [_wait(node, f"default {each}") for each in range(5)]
+    assert not any(map(node.is_answered, others))
+    node.advance(SECOND)
+    assert node.is_answered(first)
+    node.begin(AwaitReply(reply_to="2", wait_ns=10 * SECOND), acme)

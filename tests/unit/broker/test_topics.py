@@ -222,6 +222,7 @@ def test_a_name_too_long_for_its_dead_letters_needs_one_for_them() -> None:
         create(node, name)
     assert refused.value.code is Code.NAME_INVALID
     assert refused.value.facts["field"] == "dead_letter_topic"
+    assert "must be given" in str(refused.value.facts["reason"])
     given = create(node, name, config=TopicConfig(dead_letter_topic="letters"))
     assert given.config.dead_letter_topic == "letters"
 

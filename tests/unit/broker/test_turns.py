@@ -6,7 +6,20 @@ import pytest
 
 from goqueue.broker import NodeEvent
 from goqueue.broker.turns import TURN_UNITS
-from goqueue.model import Answer, Asked, Code, LogId, Message, Offset, Refused, RequestId
+from goqueue.model import (
+    ANONYMOUS,
+    LOCAL,
+    SECOND,
+    Answer,
+    Asked,
+    Caller,
+    Code,
+    LogId,
+    Message,
+    Offset,
+    Refused,
+    RequestId,
+)
 from goqueue.model.requests import (
     AlterTopic,
     CheckHealth,
@@ -84,7 +97,8 @@ def test_describing_thousands_of_partitions_takes_several_bounded_turns(
 def test_events_that_wait_together_share_a_turn_a_few_at_a_time() -> None:
     node = DrivenNode()
     waiting: deque[NodeEvent] = deque(
-        Asked(request=RequestId(1000 + number), command=CheckHealth()) for number in range(40)
+        Asked(request=RequestId(1000 + number), command=CheckHealth(), caller=LOCAL)
+        for number in range(40)
     )
     answered: list[int] = []
     while waiting:
@@ -97,7 +111,11 @@ def test_events_that_wait_together_share_a_turn_a_few_at_a_time() -> None:
 def test_a_turn_that_has_done_much_leaves_the_other_events_to_the_next() -> None:
     node = large()
     waiting: deque[NodeEvent] = deque(
-        Asked(request=RequestId(1000 + number), command=DescribePartitions(topic="large"))
+        Asked(
+            request=RequestId(1000 + number),
+            command=DescribePartitions(topic="large"),
+            caller=LOCAL,
+        )
         for number in range(3)
     )
     node.node.handle_some(waiting, node.now)
@@ -232,3 +250,47 @@ def test_checking_health_costs_the_same_however_many_partitions_there_are() -> N
     node.ask(CheckHealth(), NodeHealth)
 
     assert node.node.turn_units <= 1
+
+
+def publish(node: DrivenNode, topic: str) -> None:
+    batch = build([Message(value=b"x" * 100)])
+    node.ask(Publish(topic=topic, batch=batch), Published)
+
+
+@pytest.mark.parametrize("caller", [LOCAL, ANONYMOUS])
+def test_totals_of_many_partitions_are_summed_once_a_second_however_often_they_are_asked(
+    caller: Caller,
+) -> None:
+    node = large()
+    publish(node, "large")
+    summary = DescribeNode(is_summary=True)
+    first = node.ask(summary, NodeDescription, caller)
+    assert (first.topics, first.topic_count) == ((), 1)
+    publish(node, "large")
+    assert node.ask(summary, NodeDescription, caller) == first
+    assert node.node.turn_units <= 1
+
+    node.advance(SECOND)
+    later = node.ask(summary, NodeDescription, caller)
+    assert later.total_size_bytes > first.total_size_bytes
+    whole = node.ask(DescribeNode(), NodeDescription)
+    assert (whole.topic_count, whole.total_size_bytes) == (1, later.total_size_bytes)
+
+
+def test_totals_of_few_partitions_are_never_out_of_date() -> None:
+    node = DrivenNode()
+    node.ask(CreateTopic(name="orders", partitions=2, config=TopicConfig()), TopicDescription)
+    before = node.ask(DescribeNode(is_summary=True), NodeDescription)
+    publish(node, "orders")
+    after = node.ask(DescribeNode(is_summary=True), NodeDescription)
+    assert after.total_size_bytes > before.total_size_bytes
+
+
+def test_a_topic_deleted_while_sizes_are_summed_is_left_out() -> None:
+    node = large()
+    node.runs_later_turns = False
+    summed = node.begin(DescribeNode(is_summary=True))
+    node.begin(DeleteTopic(name="large"))
+    node.runs_later_turns = True
+    node.advance(0)
+    assert node.reply(summed, NodeDescription).topics == ()

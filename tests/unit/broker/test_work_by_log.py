@@ -3,12 +3,17 @@
 Counted in what a turn or a machine visits, never in time.
 """
 
+import sys
+from types import FrameType
+from typing import Any
+
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import TurnBudget
 from goqueue.delivery import Delays, DeliveryQueue, Position, Ranges
 from goqueue.model import LogId, Timestamp
 from goqueue.records import MessageSummary
 from goqueue.tracing import Tracer
+from tests.unit.broker.delayed.users import LONG, delay, store
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.users import ack, create, join, poll, publish, values
 
@@ -100,6 +105,34 @@ def test_a_group_that_returns_reads_its_gap_and_what_is_new_and_nothing_between(
 
     assert [value[:3] for value in values(poll(node)) + values(poll(node))] == ["xxx", "new"]
     assert reads.count <= 2
+
+
+def lines_of_ack(unsettled: int) -> int:
+    """How many lines of Python an ack runs, of a message with a hidden one behind it."""
+    node = store()
+    publish(node, "first")
+    delay(node, ("hidden", LONG))
+    publish(node, *["x"] * unsettled)
+    held = [each for _ in range(unsettled // 100 + 1) for each in poll(node)]
+    assert len(held) == unsettled + 1
+    lines = 0
+
+    def count(_: FrameType, event: str, __: object) -> Any:  # noqa: ANN401 - a trace function returns one
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    sys.settrace(count)
+    try:
+        (settled,) = ack(node, held[0])
+    finally:
+        sys.settrace(None)
+    assert (settled.count, settled.committed) == (1, 2)
+    return lines
+
+
+def test_an_ack_over_a_hidden_offset_does_not_look_at_what_is_unsettled_behind_it() -> None:
+    assert lines_of_ack(900) <= 1.2 * lines_of_ack(100)
 
 
 def test_ranges_tell_the_next_missing_over_any_number_of_full_blocks() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from goqueue.cli.config import given_flags, setting_options
-from goqueue.cli.serve import dev
+from goqueue.cli.dev import dev
 from goqueue.client.entry import DEFAULT_SERVER
 from goqueue.runtime.settings import SETTINGS
 from tests.unit.cli.data_directories import Answer, Terminal
@@ -74,7 +74,7 @@ def test_every_problem_is_reported_and_the_exit_code_is_two(
 ) -> None:
     Path("goqueue.toml").write_text("[http]\nbody_limits = 1\n")
     monkeypatch.setenv("GOQUEUE_LOG_LEVEL", "loud\x1b[2J")
-    monkeypatch.setenv("GOQUEUE_API_ROOT_KEY", "hush")
+    monkeypatch.setenv("GOQUEUE_CLUSTER_SECRET", "hush")
     answer = terminal.run("config", "show", "--cluster", "-o", output)
     assert answer.code == 2
     assert not answer.out
@@ -137,7 +137,7 @@ def test_check_tells_its_problems_as_a_document_too(terminal: Terminal) -> None:
                 "setting": "log.level",
                 "origin": 'file "bad.toml", key log.level',
                 "given": '"loud"',
-                "reason": "is not one of the choices",
+                "reason": "is not debug, info, warning or error",
                 "allowed": "debug, info, warning or error",
             }
         ],

@@ -53,7 +53,7 @@ def test_damage_is_told_in_one_line(
 def test_a_time_is_a_moment_or_an_age() -> None:
     assert read_time("since", "2026-01-01T13:00:00+01:00", NOON) == "2026-01-01T12:00:00Z"
     assert read_time("since", "1h30m", NOON) == "2026-01-01T10:30:00Z"
-    with pytest.raises(click.UsageError, match=r"--since is neither .* not a time"):
+    with pytest.raises(click.UsageError, match=r"--since is neither .* 'yesterday'"):
         read_time("since", "yesterday", NOON)
 
 

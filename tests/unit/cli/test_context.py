@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.context import (
+from goqueue.cli.client_settings import (
     ClientSettings,
     ClientSettingsInvalid,
     Context,
@@ -20,12 +20,13 @@ from goqueue.cli.context import (
     read_contexts,
     resolve_client_settings,
 )
+from goqueue.model import Secret
 from tests.unit.cli.data_directories import Terminal
 
 KEPT = Contexts(
     current="near",
     contexts={
-        "near": Context(server="http://near:1", api_key="near-key", timeout=1.0),
+        "near": Context(server="http://near:1", api_key=Secret("near-key"), timeout=1.0),
         "far": Context(server="http://far:2"),
     },
 )
@@ -35,7 +36,7 @@ KEPT = Contexts(
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home directory."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("SERVER", "API_KEY", "CONTEXT", "TIMEOUT"):
+    for name in ("SERVER", "API_KEY", "API_KEY_FILE", "CA_FILE", "CONTEXT", "TIMEOUT"):
         monkeypatch.delenv(f"GOQUEUE_{name}", raising=False)
     return tmp_path
 
@@ -43,6 +44,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def file(home: Path) -> Path:
     return home / ".goqueue" / "config.toml"
+
+
+def plain(context: Context) -> dict[str, object]:
+    """What a context says, with its key."""
+    fields = msgspec.structs.asdict(context)
+    shown = {
+        name: value.reveal() if isinstance(value, Secret) else value
+        for name, value in fields.items()
+    }
+    return {name: value for name, value in shown.items() if value is not None}
 
 
 def mode(path: Path) -> int:
@@ -59,7 +70,7 @@ def test_a_context_is_made_chosen_shown_and_forgotten(terminal: Terminal) -> Non
     )
     assert (made.code, made.err) == (0, "")
     assert made.out == "created context a: http://h:1; use it with: goqueue context use a\n"
-    assert terminal.run("context", "set", "b", "--server", "far:2").code == 0
+    assert terminal.run("context", "set", "b", "-s", "far:2").code == 0
     assert terminal.run("context", "use", "a").out == "using context a: http://h:1\n"
     first = {
         "name": "a",
@@ -95,7 +106,7 @@ def test_what_is_not_given_stays_and_an_empty_value_takes_it_away(
 ) -> None:
     terminal.run("context", "set", "a", "--server", "http://h:1", "--timeout", "5")
     terminal.run("context", "set", "a", "--api-key", "k", "--timeout", "")
-    assert read_contexts(str(file)).contexts["a"] == Context(server="http://h:1", api_key="k")
+    assert plain(read_contexts(str(file)).contexts["a"]) == {"server": "http://h:1", "api_key": "k"}
 
 
 def test_only_the_owner_may_read_the_file_whatever_the_umask(
@@ -272,7 +283,7 @@ def test_a_key_may_come_from_standard_input(
     with os.fdopen(source) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         terminal.run("context", "set", "a", "--server", "http://h:1", "--api-key", "-")
-    assert read_contexts(str(file)).contexts["a"].api_key == "hush"
+    assert plain(read_contexts(str(file)).contexts["a"])["api_key"] == "hush"
 
 
 names = st.text("abcXYZ019._-", min_size=1, max_size=8).filter(lambda name: name.strip("."))
@@ -280,7 +291,9 @@ keys = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, m
 contexts = st.builds(
     Context,
     server=st.none() | st.just("https://h.example:1/base"),
-    api_key=st.none() | keys,
+    api_key=st.none() | keys.map(Secret),
+    ca_file=st.none() | st.just("/etc/ca.pem"),
+    allow_plaintext=st.none() | st.booleans(),
     timeout=st.none() | st.integers(1, 10_000).map(lambda number: number / 8),
 )
 
@@ -292,7 +305,11 @@ def test_whatever_was_written_is_read_back(
     path = str(tmp_path_factory.mktemp("home") / "config.toml")
     wanted = Contexts(current=min(kept, default=None), contexts=kept)
     change_contexts(path, lambda _: wanted)
-    assert read_contexts(path) == wanted
+    found = read_contexts(path)
+    assert found.current == wanted.current
+    assert {name: plain(each) for name, each in found.contexts.items()} == {
+        name: plain(each) for name, each in wanted.contexts.items()
+    }
 
 
 def test_two_that_change_the_file_at_once_lose_nothing(file: Path) -> None:
@@ -316,7 +333,7 @@ def test_two_that_change_the_file_at_once_lose_nothing(file: Path) -> None:
 
 def test_without_anything_a_command_speaks_to_this_machine() -> None:
     assert resolve_client_settings({}, {}, None) == ClientSettings(
-        server="http://127.0.0.1:8080", api_key="", timeout_s=30
+        server="http://127.0.0.1:8080", credentials=None, timeout_s=30
     )
 
 
@@ -336,15 +353,16 @@ def test_flag_outweighs_environment_outweighs_context_outweighs_default(
         flags if has_flag else {}, variables if has_variable else {}, KEPT if has_context else None
     )
     wanted = [
-        (has_flag, ClientSettings(server="http://flag", api_key="flag-key", timeout_s=2)),
-        (
-            has_variable,
-            ClientSettings(server="http://variable", api_key="variable-key", timeout_s=3),
-        ),
-        (has_context, ClientSettings(server="http://near:1", api_key="near-key", timeout_s=1)),
-        (True, ClientSettings()),
+        (has_flag, ("http://flag", "flag-key", "--api-key", 2)),
+        (has_variable, ("http://variable", "variable-key", "GOQUEUE_API_KEY", 3)),
+        (has_context, ("http://near:1", "near-key", "api-key of the context", 1)),
+        (True, ("http://127.0.0.1:8080", None, None, 30)),
     ]
-    assert settings == next(each for is_given, each in wanted if is_given)
+    credentials = settings.credentials
+    key = None if credentials is None else credentials.key.reveal()
+    source = None if credentials is None else credentials.source
+    found = (settings.server, key, source, settings.timeout_s)
+    assert found == next(each for is_given, each in wanted if is_given)
 
 
 def test_a_context_may_be_asked_for_by_flag_or_variable() -> None:
@@ -353,7 +371,7 @@ def test_a_context_may_be_asked_for_by_flag_or_variable() -> None:
     assert resolve_client_settings({}, {"GOQUEUE_CONTEXT": "far"}, KEPT) == far
     near = resolve_client_settings({"context": "near"}, {"GOQUEUE_CONTEXT": "far"}, KEPT)
     assert near.server == "http://near:1"
-    assert resolve_client_settings({}, {"GOQUEUE_CONTEXT": ""}, KEPT) == near
+    assert resolve_client_settings({}, {"GOQUEUE_CONTEXT": ""}, KEPT).server == near.server
 
 
 @pytest.mark.parametrize(
@@ -386,3 +404,71 @@ def test_the_contexts_of_the_user_are_found(terminal: Terminal, home: Path) -> N
     terminal.run("context", "set", "a", "--server", "http://h:1")
     terminal.run("context", "use", "a")
     assert load_client_settings({}, {"HOME": str(home)}).server == "http://h:1"
+
+
+def test_a_key_may_be_in_a_file_and_the_nearest_place_wins(tmp_path: Path) -> None:
+    near, far = tmp_path / "near", tmp_path / "far"
+    near.write_text("file-key\n")
+    far.write_text("other-key")
+    settings = resolve_client_settings({"api-key-file": str(near)}, {}, KEPT)
+    assert settings.credentials is not None
+    assert settings.credentials.key.reveal() == "file-key"
+    assert settings.credentials.source == f"the file {near}"
+    by_flag = resolve_client_settings(
+        {"api-key": "flag-key"}, {"GOQUEUE_API_KEY_FILE": str(far)}, KEPT
+    )
+    assert by_flag.credentials is not None
+    assert by_flag.credentials.key.reveal() == "flag-key"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"api-key": "a", "api-key-file": "b"}, "--api-key and --api-key-file are both given"),
+        ({"api-key-file": "/nowhere"}, "api_key_file /nowhere cannot be read"),
+        ({"ca-file": "a\nb"}, "--ca-file is not the path of a file"),
+        ({"allow-plaintext": "yes"}, "--allow-plaintext is neither true nor false"),
+    ],
+)
+def test_a_connection_that_cannot_be_made_so_is_told(flags: dict[str, str], words: str) -> None:
+    with pytest.raises(ClientSettingsInvalid, match=words):
+        resolve_client_settings(flags, {}, None)
+
+
+def test_files_of_tls_come_from_flags_variables_and_contexts() -> None:
+    kept = Contexts(
+        current="a",
+        contexts={"a": Context(ca_file="/ca", client_cert="/cert", allow_plaintext=True)},
+    )
+    settings = resolve_client_settings(
+        {"client-cert": "/flag"}, {"GOQUEUE_CLIENT_KEY": "/variable"}, kept
+    )
+    assert (settings.ca_file, settings.client_cert) == ("/ca", "/flag")
+    assert (settings.client_key, settings.allow_plaintext) == ("/variable", True)
+
+
+def test_paths_in_a_context_are_absolute_and_shown(terminal: Terminal) -> None:
+    given = ("--api-key-file", "key", "--ca-file", "/ca.pem", "--allow-plaintext")
+    terminal.run("context", "set", "a", "--server", "https://h:1", *given)
+    assert terminal.run("context", "show", "a", "-o", "json").json() == {
+        "name": "a",
+        "current": False,
+        "server": "https://h:1",
+        "api_key_file": str(Path.cwd() / "key"),
+        "ca_file": "/ca.pem",
+        "allow_plaintext": True,
+    }
+
+
+def test_a_new_kind_of_key_replaces_the_old_one(terminal: Terminal, file: Path) -> None:
+    terminal.run("context", "set", "a", "--server", "https://h:1", "--api-key", "hush")
+    terminal.run("context", "set", "a", "--api-key-file", "/key")
+    assert plain(read_contexts(str(file)).contexts["a"]).keys() == {"server", "api_key_file"}
+    terminal.run("context", "set", "a", "--api-key", "hush")
+    assert plain(read_contexts(str(file)).contexts["a"]).keys() == {"server", "api_key"}
+
+
+def test_neither_contexts_nor_settings_show_a_key_to_whoever_prints_them() -> None:
+    settings = resolve_client_settings({"api-key": "hush"}, {}, KEPT)
+    assert "hush" not in f"{settings!r} {settings}"
+    assert "near-key" not in repr(KEPT)

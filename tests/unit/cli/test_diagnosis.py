@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.diagnosis import CheckResult, Facts, Level, diagnose, parse_metrics
+from goqueue.cli.diagnosis import (
+    CheckResult,
+    Facts,
+    FailedRequest,
+    Level,
+    diagnose,
+    parse_metrics,
+)
 from goqueue.client.admin_replies import (
     GroupSummary,
     Readiness,
@@ -16,6 +23,8 @@ from goqueue.client.admin_replies import (
     Topic,
     TopicConfig,
 )
+from goqueue.client.cluster import ClusterHealth, NodeHealth
+from goqueue.client.schedules import Schedule, ScheduleMessage
 
 NOW = dt.datetime(2026, 1, 2, 12, 0, tzinfo=dt.UTC)
 GIB = 1 << 30
@@ -46,7 +55,7 @@ def counts(**by_topic: int) -> ReliabilityStats:
     )
 
 
-def group(name: str, members: int) -> GroupSummary:
+def group(name: str, members: int, received_at: dt.datetime | None = None) -> GroupSummary:
     return GroupSummary(
         group_id=name,
         state="stable",
@@ -55,6 +64,7 @@ def group(name: str, members: int) -> GroupSummary:
         members=members,
         generation=1,
         topics=("a",),
+        last_received_at=received_at,
     )
 
 
@@ -74,7 +84,105 @@ def facts(metrics: str = "") -> Facts:
         lags={},
         topics=(),
         now=NOW,
+        schedules=(schedule("nightly"),),
+        cluster=cluster(),
     )
+
+
+def schedule(name: str, *, state: str = "active", in_s: int = 60, problem: str = "") -> Schedule:
+    return Schedule(
+        name=name,
+        topic="a",
+        state=state,
+        message=ScheduleMessage(value="", priority="normal"),
+        missed="latest",
+        missed_max=100,
+        grace="1m0s",
+        created_at=NOW,
+        ticks_sent=0,
+        next_tick_at=NOW + dt.timedelta(seconds=in_s),
+        problem=problem or None,
+    )
+
+
+def cluster(
+    *, status: str = "ok", dead: int = 0, lacking: int = 0, offline: int = 0
+) -> ClusterHealth:
+    return ClusterHealth(
+        status=status,
+        node_id="n1",
+        role="controller",
+        controller_id="" if status == "fail" else "n1",
+        controller_epoch=1,
+        node_count=3,
+        healthy=3 - dead,
+        unhealthy=dead,
+        under_replicated_partitions=lacking,
+        offline_partitions=offline,
+        nodes=tuple(
+            NodeHealth(id=f"n{number}", status="dead" if number > 3 - dead else "alive")
+            for number in (1, 2, 3)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("schedules", "level", "words"),
+    [
+        ((), Level.OK, "0, none overdue"),
+        ((schedule("a"), schedule("b", state="paused", in_s=-600)), Level.OK, "2, none overdue"),
+        ((schedule("a"), schedule("b", in_s=-600)), Level.WARNING, "overdue for 1: b"),
+        ((schedule("a", problem="topic_not_found"),), Level.PROBLEM, "a (topic_not_found)"),
+        ((schedule("a", state="failed"), schedule("b")), Level.PROBLEM, "1 of 2 do not send"),
+    ],
+)
+def test_schedules_that_are_late_or_stuck_are_named(
+    schedules: tuple[Schedule, ...], level: Level, words: str
+) -> None:
+    found = finding(msgspec.structs.replace(facts(), schedules=schedules), "schedules")
+    assert found.level is level
+    assert words in found.found
+
+
+@pytest.mark.parametrize(
+    ("health", "level", "words"),
+    [
+        (cluster(), Level.OK, "3 of 3 nodes are healthy, all copies complete"),
+        (cluster(status="degraded", dead=1, lacking=7), Level.WARNING, "7 partitions lack copies"),
+        (cluster(status="degraded", dead=1), Level.WARNING, "missing: n3"),
+        (
+            cluster(status="degraded", dead=2, offline=4),
+            Level.PROBLEM,
+            "4 partitions have no leader",
+        ),
+        (cluster(status="fail", dead=2), Level.PROBLEM, "no controller: 1 of 3 nodes"),
+    ],
+)
+def test_a_cluster_without_quorum_or_with_missing_copies_is_not_well(
+    health: ClusterHealth, level: Level, words: str
+) -> None:
+    found = finding(msgspec.structs.replace(facts(), cluster=health), "cluster")
+    assert found.level is level
+    assert words in found.found
+
+
+@pytest.mark.parametrize(
+    ("days", "level", "words"),
+    [
+        (None, Level.OK, "TLS is off"),
+        (90, Level.OK, "expires in 90d"),
+        (20, Level.WARNING, "expires in 20d"),
+        (2, Level.PROBLEM, "expires in 2d"),
+        (-3, Level.PROBLEM, "expired 3d ago"),
+    ],
+)
+def test_a_certificate_is_reported_before_it_expires(
+    days: int | None, level: Level, words: str
+) -> None:
+    metric = 'goqueue_tls_certificate_expiry_seconds{listener="http"}'
+    found = finding(facts("" if days is None else f"{metric} {days * 86_400}"), "certificates")
+    assert found.level is level
+    assert words in found.found
 
 
 def finding(found: Facts, check: str) -> CheckResult:
@@ -84,7 +192,7 @@ def finding(found: Facts, check: str) -> CheckResult:
 def test_a_healthy_node_has_nothing_wrong() -> None:
     findings = diagnose(facts())
     assert {each.level for each in findings} == {Level.OK}
-    assert len({each.check for each in findings}) == len(findings) == 13
+    assert len({each.check for each in findings}) == len(findings) == 16
 
 
 def syncs(slow: str) -> str:
@@ -113,6 +221,20 @@ def syncs(slow: str) -> str:
             f"""goqueue_broker_delayed_messages_pending 1
 goqueue_broker_delayed_messages_next_due {NOW.timestamp() - 60}""",
             Level.WARNING,
+        ),
+        (
+            "delayed messages",
+            f"""goqueue_broker_delayed_messages_pending{{topic="a"}} 1
+goqueue_broker_delayed_messages_next_due{{topic="a"}} {NOW.timestamp() + 60}
+goqueue_broker_delayed_messages_next_due{{topic="b"}} {NOW.timestamp() - 60}""",
+            Level.WARNING,
+        ),
+        (
+            "delayed messages",
+            f"""goqueue_broker_delayed_messages_pending{{topic="a"}} 1
+goqueue_broker_delayed_messages_next_due{{topic="a"}} {NOW.timestamp() + 60}
+goqueue_broker_delayed_messages_next_due{{topic="b"}} {NOW.timestamp() + 60}""",
+            Level.OK,
         ),
     ],
 )
@@ -148,6 +270,16 @@ def test_a_metric_out_of_bounds_is_found(check: str, metrics: str, level: Level)
         ("groups", {"groups": (group("g", 0),), "lags": {"g": 7}}, Level.WARNING),
         ("groups", {"groups": (group("g", 1),), "lags": {"g": 7}}, Level.OK),
         ("groups", {"groups": (group("g", 0),), "lags": {"g": 0}}, Level.OK),
+        (
+            "groups",
+            {"groups": (group("g", 0, NOW - dt.timedelta(minutes=90)),), "lags": {"g": 7}},
+            Level.OK,
+        ),
+        (
+            "groups",
+            {"groups": (group("g", 0, NOW - dt.timedelta(hours=3)),), "lags": {"g": 7}},
+            Level.WARNING,
+        ),
         ("dead letters", {"letters": counts(a=3), "letters_before": counts(a=3)}, Level.NOTE),
         ("dead letters", {"letters": counts(a=3), "letters_before": counts(a=1)}, Level.WARNING),
         (
@@ -172,6 +304,51 @@ def test_a_fact_out_of_bounds_is_found(
     found = finding(msgspec.structs.replace(facts(), **changes), check)
     assert found.level is level
     assert bool(found.advice) is (level is not Level.OK)
+
+
+@pytest.mark.parametrize(
+    ("field", "checks"),
+    [
+        ("server_version", {"version"}),
+        ("readiness", {"readiness"}),
+        (
+            "metrics",
+            {
+                "storage",
+                "disk space",
+                "file descriptors",
+                "sync time",
+                "load",
+                "delayed messages",
+                "certificates",
+            },
+        ),
+        ("skew_s", {"clock"}),
+        ("groups", {"groups"}),
+        ("letters", {"dead letters"}),
+        ("letters_before", set()),
+        ("topics", {"settings"}),
+        ("schedules", {"schedules"}),
+        ("cluster", {"cluster"}),
+    ],
+)
+def test_what_was_not_answered_is_not_examined_and_the_rest_is(
+    field: str, checks: set[str]
+) -> None:
+    findings = diagnose(msgspec.structs.replace(facts(), **{field: None}))
+    assert {each.check for each in findings if each.found == "not examined"} == checks
+    assert len(findings) == 16
+
+
+@pytest.mark.parametrize(
+    ("code", "level"),
+    [("internal_error", Level.PROBLEM), ("permission_denied", Level.WARNING)],
+)
+def test_requests_that_failed_are_a_finding(code: str, level: Level) -> None:
+    failed = (FailedRequest(what="groups", code=code, reason="No"),)
+    found = finding(msgspec.structs.replace(facts(), failed=failed), "requests")
+    assert found.level is level
+    assert found.found == f"groups: No ({code})"
 
 
 def test_an_older_node_that_lacks_metrics_is_no_problem() -> None:

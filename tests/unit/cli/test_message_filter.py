@@ -1,12 +1,17 @@
 """Which messages `consume` shows: patterns on key, headers and value, conditions on JSON."""
 
+import re
+import signal
+from collections.abc import Callable
+
 import click
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.message_filter import json_condition, read_filter
+from goqueue.cli.errors import Failure
+from goqueue.cli.message_filter import MessageFilter, json_condition, read_filter
 from goqueue.client.pages import PageMessage, decode_page
 
 
@@ -46,6 +51,15 @@ ORDER = {
         "note=null",
         '$["odd key"] = 1',
         'customer={"id":7,"name":"Ada"}',
+        "customer.id == 7",
+        "customer.id==7",
+        "customer.name=~^A",
+        "customer.name ~ ^A",
+        '$["odd key"]==1',
+        '["odd key"] >= 1',
+        "$ != 5",
+        'customer.name != "=5"',
+        'customer["name"] = Ada',
     ],
 )
 def test_a_condition_holds_where_the_path_finds_such_a_value(condition: str) -> None:
@@ -77,6 +91,67 @@ def test_a_condition_fails_for_other_values_and_other_types(condition: str) -> N
 def test_a_condition_that_cannot_be_read_is_refused(condition: str) -> None:
     with pytest.raises(click.UsageError, match="--json"):
         read_filter(None, [], None, [condition])
+
+
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ("a => 5", "=> is not an operator"),
+        ("a =! 5", "=! is not an operator"),
+        ("a <> 5", "<> is not an operator"),
+        ("a !~ x", "!~ is not an operator"),
+        ("a === 5", "=== is not an operator"),
+        ("a ! 5", "! is not an operator"),
+        ("a >", "no value follows >"),
+        ("a ==", "no value follows =="),
+        ("", "a condition is a path"),
+        ("total 5", "a condition is a path"),
+        ('["\\x"] = 1', "is not a JSON string"),
+        ("a ~ x{99999999999}", "is not a regular expression"),
+    ],
+)
+def test_a_condition_that_cannot_be_meant_says_what_is_wrong(condition: str, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        json_condition(condition)
+
+
+def test_a_quoted_name_may_have_brackets_and_operators() -> None:
+    assert json_condition('["a]=b"] = 1')({"a]=b": 1})
+
+
+def test_an_operator_at_the_beginning_of_a_value_needs_a_space_or_quotes() -> None:
+    assert json_condition("sign = =")({"sign": "="})
+    assert json_condition('sign="="')({"sign": "="})
+
+
+SLOW = "(a+)+$"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        lambda: read_filter(SLOW, [], None, []),
+        lambda: read_filter(None, [f"h={SLOW}"], None, []),
+        lambda: read_filter(None, [], SLOW, []),
+        lambda: read_filter(None, [], None, [f"n ~ {SLOW}"]),
+    ],
+)
+def test_a_pattern_that_would_take_years_ends_the_command_and_names_the_message(
+    wanted: Callable[[], MessageFilter],
+) -> None:
+    hard = "a" * 64 + "b"
+    value = msgspec.json.encode({"n": hard}).decode()
+    message = item(offset=7, key=hard, headers={"h": hard}, value=value).message
+    with pytest.raises(Failure) as slow:
+        wanted().matches(message)
+    assert slow.value.code == "filter_too_slow"
+    assert "0:7" in slow.value.message
+
+
+def test_the_time_of_one_message_is_not_taken_from_the_next() -> None:
+    quick = read_filter(None, [], "cup", [])
+    assert quick.matches(item(value="two cups").message)
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
 @given(st.text(max_size=30))

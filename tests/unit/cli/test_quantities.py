@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from goqueue.cli.quantities import (
     exact_duration,
     exact_size,
-    parse_days,
     parse_size,
     read_duration,
     shown_duration,
     shown_time,
     sized,
 )
-from goqueue.model import HOUR, MILLISECOND, SECOND
+from goqueue.model import HOUR, MILLISECOND, SECOND, parse_duration
 
 DAY = 24 * HOUR
 
@@ -35,10 +34,10 @@ DAY = 24 * HOUR
     ],
 )
 def test_a_duration_may_be_typed_in_days_and_weeks(text: str, duration_ns: int) -> None:
-    assert parse_days(text) == duration_ns
+    assert parse_duration(text) == duration_ns
 
 
-@pytest.mark.parametrize("text", ["", "d", "7", "7 d", "-7d", "7dd", "1d7", "1h7d", "999999w"])
+@pytest.mark.parametrize("text", ["", "d", "7", "7 d", "-7d", "7dd", "1d7", "999999w"])
 def test_what_is_no_duration_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(click.UsageError, match="--delay"):
         read_duration("delay", text)
@@ -46,7 +45,7 @@ def test_what_is_no_duration_is_refused_in_one_line(text: str) -> None:
 
 @given(st.integers(0, (1 << 63) - 1))
 def test_an_exact_duration_is_read_back_as_the_same(duration_ns: int) -> None:
-    assert parse_days(exact_duration(duration_ns)) == duration_ns
+    assert parse_duration(exact_duration(duration_ns)) == duration_ns
 
 
 @given(st.integers(0, 1 << 62))

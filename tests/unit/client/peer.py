@@ -9,7 +9,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 
-__all__ = ["HANG_UP", "Answer", "Answering", "Asked", "json_answer", "peer", "refusal_answer"]
+__all__ = [
+    "HANG_UP",
+    "Answer",
+    "Answering",
+    "Asked",
+    "Script",
+    "json_answer",
+    "peer",
+    "refusal_answer",
+]
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -42,6 +51,18 @@ def json_answer(body: object, status: int = 200) -> Answer:
 def refusal_answer(status: int, code: str, **details: object) -> Answer:
     body = {"error": f"a sentence about {code}", "code": code, "status": status}
     return json_answer({**body, "details": details}, status)
+
+
+class Script:
+    """Answers one after the other, the last one again and again; keeps what was asked."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = list(answers)
+        self.asked: list[Asked] = []
+
+    async def __call__(self, asked: Asked) -> Answer:
+        self.asked.append(asked)
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
 @contextlib.asynccontextmanager

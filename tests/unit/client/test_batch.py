@@ -1,6 +1,7 @@
 """Messages gathered into batches: bounds, order, room for those that wait, and their receipts."""
 
 import asyncio
+import gc
 
 import hypothesis
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from goqueue import records
 from goqueue.client.batch import ProducerBatch, ProducerConfig, Receipt, Sent
-from goqueue.client.errors import GoQueueError
+from goqueue.client.errors import GoQueueError, ServerUnreachable
 from goqueue.client.sender import Accumulator, Buffer
 from goqueue.model import Message, Refused
 
@@ -150,6 +151,46 @@ def test_a_failure_is_raised_by_every_receipt_of_the_batch() -> None:
             asyncio.run(waited(Receipt(batch, index)))
         assert failed.value.code == "storage_full"
     assert batch.is_seen
+
+
+def batches_in_memory() -> int:
+    gc.collect()
+    return sum(type(each) is ProducerBatch for each in gc.get_objects())
+
+
+def test_a_failure_that_was_raised_to_a_holder_of_receipts_keeps_nothing_in_memory() -> None:
+    def fail_once() -> GoQueueError:
+        batch = ProducerBatch("orders", 0, 0.0)
+        receipts = [batch.add(b"", b"x", 1) for _ in range(3)]
+        batch.fail(GoQueueError("storage_full", "full"))
+        try:
+            asyncio.run(waited(receipts[0]))
+        except GoQueueError as error:
+            # Its traceback has this frame, which has the receipts, which have the batch.
+            return error
+        raise AssertionError("it did not fail")
+
+    before = batches_in_memory()
+    error: GoQueueError | None = fail_once()
+    assert error is not None
+    assert batches_in_memory() == before + 1
+    error = None
+    assert batches_in_memory() == before
+
+
+def test_a_failure_keeps_its_kind_code_facts_and_cause() -> None:
+    told = ServerUnreachable("gone", was_sent=True)
+    told.details = {"attempts": 3}
+    told.__cause__ = OSError("reset")
+    batch = ProducerBatch("orders", 0, 0.0)
+    batch.fail(told)
+    with pytest.raises(ServerUnreachable) as failed:
+        asyncio.run(waited(Receipt(batch, 0)))
+    raised = failed.value
+    assert (raised.code, raised.sentence, raised.args) == (told.code, told.sentence, told.args)
+    assert raised.was_sent
+    assert raised.details == {"attempts": 3}
+    assert raised.__cause__ is told.__cause__
 
 
 def test_many_may_wait_and_one_that_gives_up_takes_nobody_along() -> None:

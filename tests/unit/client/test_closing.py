@@ -52,8 +52,8 @@ class SlowJoin:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda q: q.consume("orders", group="g"),
-        lambda q: q.subscribe("orders", group="g"),
+        lambda q: q.consume("orders", group="g", protocol="eager"),
+        lambda q: q.subscribe("orders", group="g", protocol="eager"),
     ],
     ids=["queue", "stream"],
 )
@@ -105,7 +105,9 @@ def test_messages_of_a_member_that_was_lost_are_not_handed_out() -> None:
         broker, tasks = Losing(), Tasks()
         async with asyncio.timeout(PATIENCE_S), peer(broker) as server:
             await tasks.open()
-            subscription = Subscription(group="g", topics=("orders",), heartbeat_s=0.005)
+            subscription = Subscription(
+                group="g", protocol="eager", topics=("orders",), heartbeat_s=0.005
+            )
             transport = Transport(Settings(server=server))
             async with QueueConsumer(transport, tasks, subscription) as consumer:
                 first = await anext(consumer)
@@ -248,7 +250,10 @@ def test_closing_a_stream_in_a_thread_commits_what_was_finished_of_a_batch() -> 
         return json_answer({"left": True})
 
     def scene(server: str) -> None:
-        with connect_sync(server) as q, q.subscribe("orders", group="g") as consumer:
+        with (
+            connect_sync(server) as q,
+            q.subscribe("orders", group="g", protocol="eager") as consumer,
+        ):
             assert [next(consumer).offset for _ in range(5)] == [0, 1, 2, 3, 4]
 
     with_peer(answer, scene)

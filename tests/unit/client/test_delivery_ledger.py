@@ -172,3 +172,55 @@ def test_no_more_than_ten_thousand_lost_messages_are_remembered() -> None:
             assert ledger.begin(delivery(sender, 1)) is None
 
     asyncio.run(play())
+
+
+def test_what_its_handler_acked_is_no_work_when_the_ack_failed_and_it_comes_again() -> None:
+    async def play() -> None:
+        async with settling(1) as (sender, acked):
+            ledger = DeliveryLedger()
+            work = ledger.begin(delivery(sender, 1))
+            assert work is not None
+            work.lease.ack()
+            ledger.end(work)
+            assert ledger.ack(work)
+            await sender.drain()
+
+            assert ledger.begin(delivery(sender, 1)) is None
+            await sender.drain()
+            assert acked == [1, 1]
+
+    asyncio.run(play())
+
+
+def test_what_its_handler_acked_and_still_has_in_hand_is_acked_by_its_newest_lease() -> None:
+    async def play() -> None:
+        async with settling(1) as (sender, acked):
+            ledger = DeliveryLedger()
+            work = ledger.begin(delivery(sender, 1))
+            assert work is not None
+            work.lease.ack()
+            await sender.drain()
+            assert ledger.begin(delivery(sender, 1)) is None
+            assert work.is_acked
+            ledger.end(work)
+            assert ledger.ack(work)
+            await sender.drain()
+            assert acked == [1, 1]
+
+    asyncio.run(play())
+
+
+def test_what_its_handler_acked_for_good_is_work_when_it_comes_again() -> None:
+    async def play() -> None:
+        async with settling() as (sender, _):
+            ledger = DeliveryLedger()
+            work = ledger.begin(delivery(sender, 1))
+            assert work is not None
+            work.lease.ack()
+            await sender.drain()
+            assert ledger.begin(delivery(sender, 1)) is not None
+            ledger.end(work)
+            ledger.ack(work)
+            assert ledger.begin(delivery(sender, 1)) is None, "it is in hand"
+
+    asyncio.run(play())

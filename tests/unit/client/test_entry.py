@@ -10,6 +10,7 @@ import pytest
 import goqueue
 from goqueue._lazy import MODULES
 from goqueue.client import GoQueueError, errors
+from goqueue.model import key_text
 
 
 def test_importing_the_package_imports_nothing_that_it_may_not_need() -> None:
@@ -47,6 +48,22 @@ def test_every_error_can_be_caught_by_its_name_in_the_package() -> None:
     )
 
 
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan")])
+def test_a_timeout_that_is_none_is_refused_at_once(timeout_s: float) -> None:
+    with pytest.raises(ValueError, match="timeout_s is a number of seconds above 0"):
+        goqueue.connect(timeout_s=timeout_s)
+
+
+def test_a_group_or_a_topic_without_a_name_is_refused_at_once() -> None:
+    with goqueue.connect_sync() as q:
+        with pytest.raises(TypeError, match="group is a name, not 3"):
+            q.consume("orders", group=3)  # type: ignore[call-overload]  # a program's mistake
+        with pytest.raises(ValueError, match="name at least one topic"):
+            q.consume([], group="billing")
+        with pytest.raises(ValueError, match="a topic is empty"):
+            q.subscribe("", group="billing")
+
+
 def test_the_environment_names_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOQUEUE_SERVER", "gopher://nowhere")
     with pytest.raises(GoQueueError) as refused:
@@ -62,3 +79,13 @@ def test_a_key_of_the_environment_goes_only_to_the_server_of_the_environment(
         goqueue.connect()
     assert refused.value.code == "unauthenticated"
     assert goqueue.connect("http://127.0.0.1:1") is not None
+
+
+def test_a_key_that_is_mistyped_is_told_before_anything_is_sent() -> None:
+    key = key_text(bytes(range(28)))
+    for wrong in (key[:-1], key[:-1] + ("0" if key[-1] != "0" else "1")):
+        with pytest.raises(goqueue.ArgumentInvalid, match="checksum") as told:
+            goqueue.connect("http://127.0.0.1:1", api_key=wrong)
+        assert wrong not in str(told.value)
+    goqueue.connect("http://127.0.0.1:1", api_key=key)
+    goqueue.connect("http://127.0.0.1:1", api_key="a-root-key")

@@ -251,7 +251,7 @@ async def with_transaction(order: Order, tx: Transaction) -> None: ...
         (empty, "takes the payload or the Message"),
         (only_connection, "takes the payload or the Message"),
         (two_payloads, "one parameter for the payload, not 2"),
-        (no_json, "cannot be decoded from JSON"),
+        (no_json, "is not supported; use a dataclass or a Struct"),
         (no_json_within, "cannot be decoded from JSON"),
         (unreadable, "'Decimal' is not defined"),
         (anything, "cannot be filled in"),

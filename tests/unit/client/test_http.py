@@ -5,6 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
+from goqueue.client.address import Address
+from goqueue.client.credentials import Credentials
 from goqueue.client.errors import (
     GoQueueError,
     NotAllowed,
@@ -15,11 +17,13 @@ from goqueue.client.errors import (
 )
 from goqueue.client.http import Request, Settings, Transport, get, post
 from goqueue.client.retries import Retries
+from goqueue.model import Secret
 from tests.unit.client.peer import (
     HANG_UP,
     Answer,
     Answering,
     Asked,
+    Script,
     json_answer,
     peer,
     refusal_answer,
@@ -28,18 +32,6 @@ from tests.unit.client.peer import (
 SWIFT = Retries(attempts_max=8, first_wait_s=0.001, wait_s_max=0.001)
 
 ANYTHING = msgspec.json.Decoder(dict[str, object])
-
-
-class Script:
-    """Answers one after the other, the last one again and again; keeps what was asked."""
-
-    def __init__(self, *answers: Answer) -> None:
-        self._answers = list(answers)
-        self.asked: list[Asked] = []
-
-    async def __call__(self, asked: Asked) -> Answer:
-        self.asked.append(asked)
-        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
 def ask(answering: Answering, *requests: Request, **settings: object) -> list[dict[str, object]]:
@@ -78,14 +70,14 @@ def test_names_are_percent_encoded_and_fields_without_value_left_out() -> None:
 
 def test_the_key_travels_in_its_header() -> None:
     script = Script(Answer())
-    ask(script, get("topics"), api_key="secret")
+    ask(script, get("topics"), credentials=Credentials(key=Secret("secret"), source="a test"))
     assert script.asked[0].headers["x-api-key"] == "secret"
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a\r\nX: y", "é"])
 def test_a_key_that_no_header_can_carry_is_refused(key: str) -> None:
     with pytest.raises(GoQueueError) as refused:
-        Transport(Settings(server="http://127.0.0.1:1", api_key=key))
+        Credentials.given(key, None)
     assert refused.value.code == "unauthenticated"
     assert key == "" or key not in str(refused.value)
 
@@ -270,7 +262,7 @@ def test_no_more_connections_are_open_than_allowed() -> None:
     "server",
     [
         "",
-        "127.0.0.1:8080",
+        "127.0.0.1:x",
         "ftp://host",
         "http://",
         "http://user@host",
@@ -283,6 +275,19 @@ def test_what_is_no_server_is_refused_at_once(server: str) -> None:
     with pytest.raises(GoQueueError) as refused:
         Transport(Settings(server=server))
     assert refused.value.code == "request_invalid"
+
+
+def test_a_server_without_a_scheme_is_http_as_on_the_command_line() -> None:
+    address = Address.parse("localhost:8080")
+    assert (address.host, address.port, address.is_tls) == ("localhost", 8080, False)
+    assert Address.parse("[::1]:8080/prefix").prefix == "/prefix"
+
+
+def test_a_name_that_is_empty_or_none_reaches_no_server() -> None:
+    with pytest.raises(ValueError, match="is empty"):
+        get("topics", "")
+    with pytest.raises(TypeError, match="a name is str, not None"):
+        get("topics", None)  # type: ignore[arg-type]  # what a program gets wrong
 
 
 def test_a_second_answer_to_one_request_changes_nothing_and_ends_the_connection() -> None:

@@ -1,6 +1,7 @@
 """What tools need of the SDK: pages, stored records, polls on request, drafts, raw replies."""
 
 import asyncio
+import base64
 import datetime as dt
 from collections.abc import Awaitable, Callable
 
@@ -12,7 +13,7 @@ from goqueue.client import GoQueueError, NotFound, TopicNotFound
 from goqueue.client.batch import Identity
 from goqueue.client.connection import Connection
 from goqueue.client.message_drafts import MessageDraft, encode_draft
-from goqueue.client.pages import DamageSkipped, decode_page
+from goqueue.client.pages import DamageSkipped, PageMessage, decode_page
 from goqueue.client.retries import Retries
 from goqueue.client.stored_records import RecordBatch
 from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
@@ -38,6 +39,9 @@ class Script:
     async def __call__(self, asked: Asked) -> Answer:
         self.asked.append(asked)
         route = asked.target.split("?")[0].rsplit("/", 1)[-1]
+        if route == "cooperative":
+            # The group of this server has eager members: its client joins as they did.
+            return refusal_answer(409, "group_mismatch", protocol="eager")
         left = self.answers[route]
         return left.pop(0) if len(left) > 1 else left[0]
 
@@ -281,9 +285,70 @@ def test_a_poll_leases_what_is_asked_for_and_an_ack_tells_about_each() -> None:
         assert consumer.is_closed
 
     play(script, scene)
-    polled = msgspec.json.decode(script.asked[1].body)
+    polled = msgspec.json.decode(script.asked[2].body)
     assert (polled["max_messages"], polled["timeout"]) == (3, "2000ms")
     assert script.asked[-1].target.endswith("/leave")
+
+
+class _Order(msgspec.Struct):
+    id: int
+
+
+def test_a_poll_and_a_page_read_values_with_a_serializer_as_consumers_do() -> None:
+    good, bad = message(3, value='{"id": 7}'), message(4, value="{}")
+    script = Script(
+        join=[joined("m1")],
+        poll=[page(good, bad)],
+        leave=[Answer()],
+        orders=[json_answer(TOPIC)],
+        messages=[page(good, bad, next_offset=5)],
+    )
+
+    async def scene(q: Connection) -> None:
+        serializer = goqueue.Json(_Order, framed=False)
+        async with q.poll_consumer("orders", group="g", serializer=serializer) as consumer:
+            check(await consumer.poll())
+        (reader,) = await q.pages("orders", partition=0, serializer=serializer)
+        check(await reader.read(limit=9))
+        check((await q.page("orders", 0, offset=3, serializer=serializer)).messages)
+        (plain, _) = (await q.page("orders", 0, offset=3)).messages
+        with pytest.raises(GoQueueError, match="without a serializer"):
+            _ = plain.message.payload
+
+    def check(read: list[PageMessage]) -> None:
+        assert read[0].message.payload == _Order(7)
+        with pytest.raises(goqueue.DecodeError):
+            _ = read[1].message.payload
+
+    play(script, scene)
+
+
+def test_a_reader_stays_where_it_is_while_the_registry_is_away() -> None:
+    framed = message(3, value=base64.b64encode(b"\0\0\0\0\1{}").decode(), encoding="base64")
+    script = Script(orders=[json_answer(TOPIC)], messages=[page(framed, next_offset=4)])
+    script.answers["1"] = [refusal_answer(403, "permission_denied")]
+
+    async def scene(q: Connection) -> None:
+        serializer = goqueue.Avro("orders", schema='"string"')
+        (reader,) = await q.pages("orders", partition=0, serializer=serializer)
+        with pytest.raises(GoQueueError, match="permission_denied"):
+            await reader.read(limit=9)
+        assert reader.offset == 3
+
+    play(script, scene)
+
+
+def test_messages_of_several_topics_are_received_by_one_request() -> None:
+    script = Script(records=[Answer(body=b"")])
+
+    async def scene(q: Connection) -> None:
+        assert await q.receive(["orders", "jobs"], group="g", max=5) == []
+        with pytest.raises(ValueError, match="topics is empty"):
+            await q.receive([], group="g")
+
+    play(script, scene)
+    asked = msgspec.json.decode(script.asked[-1].body)
+    assert (asked["topics"], asked["max_messages"]) == (["orders", "jobs"], 5)
 
 
 def test_a_poller_that_was_forgotten_joins_again() -> None:

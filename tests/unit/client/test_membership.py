@@ -142,7 +142,7 @@ def test_leased_messages_are_handed_out_and_settled() -> None:
     broker.polls = [[0, 1]]
 
     async def scene(q: Connection) -> None:
-        consumer = q.consume("orders", group="g")
+        consumer = q.consume("orders", group="g", protocol="eager")
         assert [(await anext(consumer)).text for _ in range(2)] == ["0", "1"]
 
     with_broker(broker, scene)
@@ -155,7 +155,7 @@ def test_acknowledgements_given_together_travel_together() -> None:
     broker.polls = [range(10)]
 
     async def scene(q: Connection) -> None:
-        async with q.consume("orders", group="g") as consumer:
+        async with q.consume("orders", group="g", protocol="eager") as consumer:
             messages = [await anext(consumer) for _ in range(10)]
             await asyncio.gather(*(message.ack() for message in messages))
 
@@ -170,7 +170,7 @@ def test_each_acknowledgement_learns_its_own_fate() -> None:
     broker.stale = [0]
 
     async def scene(q: Connection) -> None:
-        consumer = q.consume("orders", group="g")
+        consumer = q.consume("orders", group="g", protocol="eager")
         late, good = await anext(consumer), await anext(consumer)
         with pytest.raises(ReceiptStale):
             await late.ack()
@@ -184,7 +184,7 @@ def test_acknowledgements_that_nobody_awaited_are_sent_before_leaving() -> None:
     broker.polls = [[0]]
 
     async def scene(q: Connection) -> None:
-        async for message in q.consume("orders", group="g"):
+        async for message in q.consume("orders", group="g", protocol="eager"):
             message.ack()
             break
 
@@ -200,7 +200,7 @@ def test_polls_bring_many_where_messages_come_as_fast_as_they_are_handled() -> N
     broker.supply = [*range(20)]
 
     async def scene(q: Connection) -> None:
-        async with q.consume("orders", group="g") as consumer:
+        async with q.consume("orders", group="g", protocol="eager") as consumer:
             for offset in range(20, 320):
                 await (await anext(consumer)).ack()
                 broker.supply.append(offset)
@@ -224,7 +224,7 @@ def test_a_loop_that_awaits_nothing_else_lets_the_poll_leave_at_half() -> None:
                 await asyncio.sleep(0)
                 turns += 1
 
-        async with q.consume("orders", group="g") as consumer:
+        async with q.consume("orders", group="g", protocol="eager") as consumer:
             for _ in range(2):
                 (await anext(consumer)).ack()
             counting = asyncio.ensure_future(count_turns())
@@ -246,7 +246,7 @@ def test_a_flush_waits_for_acks_and_raises_the_first_failure_that_nobody_awaited
     broker.stale = [1, 2]
 
     async def scene(q: Connection) -> None:
-        async with q.consume("orders", group="g") as consumer:
+        async with q.consume("orders", group="g", protocol="eager") as consumer:
             await consumer.flush()
             messages = [await anext(consumer) for _ in range(4)]
             messages[0].ack()
@@ -273,7 +273,7 @@ def test_a_member_that_was_lost_joins_again_and_goes_on() -> None:
     broker.polls = [[0]]
 
     async def scene(q: Connection) -> None:
-        consumer = q.consume("orders", group="g", prefetch=1)
+        consumer = q.consume("orders", group="g", protocol="eager", prefetch=1)
         broker.is_lost = True
         joining = asyncio.ensure_future(anext(consumer))
         await broker.wait_for(lambda: broker.members == 1)
@@ -293,7 +293,7 @@ def test_a_lost_member_that_cannot_join_at_once_tries_until_it_can() -> None:
         async with (
             peer(broker) as server,
             connect(server, retries=ONCE) as q,
-            q.consume("orders", group="g") as consumer,
+            q.consume("orders", group="g", protocol="eager") as consumer,
         ):
             broker.is_lost = True
             assert (await anext(consumer)).text == "0"
@@ -311,7 +311,7 @@ def test_a_refusal_that_waiting_does_not_mend_is_raised_to_the_consumer() -> Non
 
     async def play() -> None:
         async with peer(refuse) as server, connect(server) as q:
-            await anext(q.consume("orders", group="g"))
+            await anext(q.consume("orders", group="g", protocol="eager"))
 
     with pytest.raises(GoQueueError) as refused:
         asyncio.run(play())
@@ -327,7 +327,7 @@ def test_what_was_finished_is_committed_when_the_consumer_closes() -> None:
     broker.committed = {"orders": {"0": 3}}
 
     async def scene(q: Connection) -> None:
-        async with q.consume("orders", group="g", auto_commit=True) as consumer:
+        async with q.subscribe("orders", group="g", protocol="eager") as consumer:
             assert [(await anext(consumer)).offset for _ in range(4)] == [3, 4, 5, 6]
 
     with_broker(broker, scene)
@@ -341,7 +341,9 @@ def test_a_commit_by_hand_includes_the_message_in_hand() -> None:
     broker.committed = {"orders": {"0": 0}}
 
     async def scene(q: Connection) -> None:
-        async with q.subscribe("orders", group="g", commit_interval_s=None) as consumer:
+        async with q.subscribe(
+            "orders", group="g", protocol="eager", commit_interval_s=None
+        ) as consumer:
             await anext(consumer)
             await consumer.commit()
             await anext(consumer)
@@ -358,6 +360,7 @@ class Member:
         self.tasks = Tasks()
         subscription = Subscription(
             group="g",
+            protocol="eager",
             topics=("orders",),
             heartbeat_s=0.005,
             commit_interval_s=0.005,
@@ -435,7 +438,9 @@ def test_what_stayed_ours_is_committed_under_the_new_generation() -> None:
     broker.committed = {"orders": {"0": 0, "1": 0}}
 
     async def scene(q: Connection) -> None:
-        async with q.subscribe("orders", group="g", commit_interval_s=None) as consumer:
+        async with q.subscribe(
+            "orders", group="g", protocol="eager", commit_interval_s=None
+        ) as consumer:
             seen = {(await anext(consumer)).partition for _ in range(20)}
             assert seen == {0, 1}
             broker.generation, broker.assigned = 2, ["orders-1"]
@@ -453,7 +458,7 @@ def test_a_stream_is_read_by_one_task_at_a_time() -> None:
     broker.assigned = []
 
     async def scene(q: Connection) -> None:
-        async with q.subscribe("orders", group="g") as consumer:
+        async with q.subscribe("orders", group="g", protocol="eager") as consumer:
             first = asyncio.ensure_future(consumer.take())
             await asyncio.sleep(0)
             with pytest.raises(GoQueueError) as refused:

@@ -31,6 +31,7 @@ class Taker:
         self.refusals: list[Answer] = []
         self.gate: asyncio.Event | None = None
         self.is_busy = asyncio.Event()
+        self.targets: list[str] = []
 
     async def __call__(self, asked: Asked) -> Answer:
         if asked.method == "GET":
@@ -47,7 +48,10 @@ class Taker:
         self.batches.append([value or b"" for value in values])
         partition = int(parse_qs(urlsplit(asked.target).query)["partition"][0])
         base, self.ends[partition] = self.ends[partition], self.ends[partition] + len(values)
-        placed = {"partition": partition, "base_offset": base, "count": len(values)}
+        placed: dict[str, object] = {"partition": partition, "count": len(values)}
+        self.targets.append(asked.target)
+        if "acks=none" not in asked.target:
+            placed["base_offset"] = base
         return json_answer({"results": [placed], "timestamp": "1970-01-01T00:00:01Z"})
 
     def _describe(self, asked: Asked) -> Answer:
@@ -316,6 +320,11 @@ def test_an_explicit_partition_wins_and_uses_up_no_turn() -> None:
     assert partitioner.choose(b"", None) == 0
 
 
+def test_a_partition_that_is_no_number_is_refused() -> None:
+    with pytest.raises(TypeError, match="a partition is a number, not '0'"):
+        Partitioner("orders", 3).choose(b"", "0")  # type: ignore[arg-type]  # a program's mistake
+
+
 @pytest.mark.parametrize("partition", [-1, 3])
 def test_a_partition_that_is_not_there_is_refused(partition: int) -> None:
     with pytest.raises(NotFound) as refused:
@@ -329,3 +338,54 @@ def test_new_partitions_are_used_once_they_are_known() -> None:
     assert partitioner.choose(b"a", None) == 0
     partitioner.count = 3
     assert partitioner.choose(b"a", None) == 2
+
+
+def test_without_acks_batches_have_no_numbers_and_receipts_no_offset() -> None:
+    taker = Taker()
+
+    async def scene(q: Connection) -> None:
+        async with q.producer(ProducerConfig(acks="none", linger_s=0.0)) as producer:
+            sent = await (await producer.send("orders", "a"))
+        assert (sent.partition, sent.offset, sent.timestamp) == (0, -1, 1_000_000_000)
+
+    with_server(taker, scene)
+    [target] = taker.targets
+    assert parse_qs(urlsplit(target).query) == {"partition": ["0"], "acks": ["none"]}
+
+
+def test_acks_of_the_leader_are_asked_for_and_all_is_what_the_broker_does_anyway() -> None:
+    taker = Taker()
+
+    async def scene(q: Connection) -> None:
+        for acks in ("leader", "all"):
+            async with q.producer(ProducerConfig(acks=acks, linger_s=0.0)) as producer:
+                assert (await (await producer.send("orders", "a"))).offset >= 0
+
+    with_server(taker, scene)
+    leader, everybody = (parse_qs(urlsplit(each).query) for each in taker.targets)
+    assert (leader["acks"], "acks" in everybody) == (["leader"], False)
+    assert "sequence" in leader
+    assert "sequence" in everybody
+
+
+@pytest.mark.parametrize("acks", ["", "ALL", "1", "quorum"])
+def test_acks_are_one_of_three_words(acks: str) -> None:
+    with pytest.raises(ValueError, match="none, leader, all"):
+        ProducerConfig(acks=acks)
+
+
+def test_an_answer_without_an_offset_that_was_asked_for_is_invalid() -> None:
+    class Vague(Taker):
+        async def __call__(self, asked: Asked) -> Answer:
+            if asked.method == "GET" or asked.target == "/producers/init":
+                return await super().__call__(asked)
+            placed = {"partition": 0, "count": 1}
+            return json_answer({"results": [placed], "timestamp": "1970-01-01T00:00:01Z"})
+
+    async def scene(q: Connection) -> None:
+        with pytest.raises(GoQueueError) as raised:
+            await q.publish("orders", "a")
+        assert raised.value.code == "response_invalid"
+        assert raised.value.is_outcome_unknown
+
+    with_server(Vague(), scene)

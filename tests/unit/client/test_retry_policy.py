@@ -76,6 +76,21 @@ def test_a_policy_that_cannot_be_followed_is_refused(options: dict[str, float]) 
         Retry(**options)  # type: ignore[arg-type]  # what a hasty caller may pass
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"attempts": 2.5}, "attempts .* is a whole number"),
+        ({"attempts": "3"}, "attempts .* is a whole number"),
+        ({"attempts": True}, "attempts"),
+        ({"first_wait_s": "1s"}, "first_wait_s is a number of seconds, not '1s'"),
+        ({"wait_s_max": None}, "wait_s_max is a number of seconds"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_a_type_error(options: dict[str, object], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        Retry(**options)  # type: ignore[arg-type]  # what a hasty caller may pass
+
+
 @pytest.mark.parametrize("on", [ValueError("an instance"), "ValueError", KeyboardInterrupt, (1,)])
 def test_only_exceptions_can_be_retried(on: object) -> None:
     with pytest.raises(TypeError, match="exceptions to retry"):
@@ -91,6 +106,13 @@ def test_a_delay_that_the_broker_would_refuse_is_refused_where_it_is_raised(dela
 def test_the_reason_is_the_last_line_of_the_traceback() -> None:
     assert reason_of(ValueError("no such order")) == "ValueError: no such order"
     assert reason_of(Reject("no such order")) == "no such order"
+
+
+def test_the_reason_of_a_group_of_failures_names_the_first_of_them() -> None:
+    inner = ExceptionGroup("inner", [LookupError("no rule"), OSError("late")])
+    outer = ExceptionGroup("unhandled errors in a TaskGroup", [inner])
+    words = "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)"
+    assert reason_of(outer) == f"{words}: LookupError: no rule"
 
 
 def test_a_reason_is_text_whatever_the_exception_says() -> None:

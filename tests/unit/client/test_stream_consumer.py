@@ -265,7 +265,9 @@ def play(
             asyncio.timeout(20),
             peer(both) as server,
             connect(server, retries=retries) as q,
-            q.subscribe("orders", group="g", start=start, commit_interval_s=None) as consumer,
+            q.subscribe(
+                "orders", group="g", protocol="eager", start=start, commit_interval_s=None
+            ) as consumer,
         ):
             await scene(q, consumer)
 
@@ -434,7 +436,7 @@ def test_a_consumer_that_commits_by_itself_is_refused() -> None:
 
     async def scene(q: Connection, _: StreamConsumer) -> None:
         async def enter() -> None:
-            automatic = q.subscribe("orders", group="h")
+            automatic = q.subscribe("orders", group="h", protocol="eager")
             async with q.transaction(NAME, consumer=automatic):
                 raise AssertionError("entered")
 
@@ -468,7 +470,7 @@ def test_threads_commit_what_they_were_handed_out_and_no_more() -> None:
     def in_thread(server: str, both: Both) -> None:
         with (
             connect_sync(server) as q,
-            q.subscribe("orders", group="g", commit_interval_s=None) as consumer,
+            q.subscribe("orders", group="g", protocol="eager", commit_interval_s=None) as consumer,
         ):
             assert [next(consumer).offset for _ in range(2)] == [0, 1]
             with q.transaction(NAME, consumer=consumer) as tx:

@@ -1,9 +1,11 @@
 """Values, keys, headers and times on their way to and from the wire."""
 
+import math
+
 import msgspec
 import pytest
 
-from goqueue.client.errors import GoQueueError, MessageTooLarge
+from goqueue.client.errors import ArgumentInvalid, GoQueueError, MessageTooLarge
 from goqueue.client.producer import draft, weigh
 from goqueue.client.values import (
     Headers,
@@ -11,8 +13,10 @@ from goqueue.client.values import (
     encode_key,
     encode_value,
     headers,
+    moment_of,
     nanoseconds,
     priority_number,
+    seconds_of,
 )
 from goqueue.model import Priority
 
@@ -44,6 +48,68 @@ def test_a_value_that_is_not_json_is_refused() -> None:
     with pytest.raises(GoQueueError) as refused:
         encode_value(object())
     assert refused.value.code == "message_invalid"
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    value: list[object] = []
+    value.append(value)
+    with pytest.raises(GoQueueError) as refused:
+        encode_value(value)
+    assert refused.value.code == "message_invalid"
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "given", "what"),
+    [
+        ("\ud800", None, None, "the value"),
+        ("", "\udcff", None, "a key"),
+        ("", None, {"a": "\udcff"}, "header 'a'"),
+    ],
+)
+def test_text_with_half_a_surrogate_pair_is_refused_as_an_error_of_the_sdk(
+    value: str, key: str | None, given: Headers | None, what: str
+) -> None:
+    with pytest.raises(GoQueueError, match=what) as refused:
+        draft(value, key, given, 2)
+    assert refused.value.code == "message_invalid"
+
+
+@pytest.mark.parametrize("given", [["a"], "ab", [("a", "b", "c")], [3]])
+def test_headers_that_are_no_pairs_are_refused(given: object) -> None:
+    with pytest.raises(TypeError, match="pairs of a name and a value"):
+        headers(given)  # type: ignore[arg-type]  # what a program gets wrong
+
+
+@pytest.mark.parametrize("given", [True, 1.5, None, b"high"])
+def test_a_priority_is_a_name_or_a_number_and_nothing_like_one(given: object) -> None:
+    with pytest.raises(TypeError, match="a name or a number"):
+        priority_number(given)  # type: ignore[arg-type]  # what a program gets wrong
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (-5, "at least 0 seconds, not -5"),
+        (math.nan, "at least 0 seconds, not nan"),
+        ("soon", "must be a duration such as 250ms, 30s, 1h30m or 7d, not 'soon'"),
+        (object(), "a number of seconds, a timedelta or text such as '10m'"),
+    ],
+)
+def test_what_is_no_delay_is_refused_with_what_would_be_one(given: object, words: str) -> None:
+    with pytest.raises(ArgumentInvalid, match=words):
+        seconds_of(given)  # type: ignore[arg-type]  # what a program gets wrong
+
+
+@pytest.mark.parametrize("given", ["tomorrow", "2030-01-01", 1893456000])
+def test_what_is_no_time_to_deliver_at_is_refused_with_what_would_be_one(given: object) -> None:
+    with pytest.raises(ArgumentInvalid, match=r"deliver_at is a datetime with a time zone.*2030"):
+        moment_of("deliver_at", given)  # type: ignore[arg-type]  # what a program gets wrong
+
+
+def test_what_is_too_large_for_a_record_is_told_in_words() -> None:
+    with pytest.raises(MessageTooLarge) as refused:
+        draft("", "k" * 70_000, None, 2)
+    assert refused.value.sentence == "the key of the message: 70000 bytes, at most 65535"
 
 
 def test_keys_are_text_or_bytes_or_absent() -> None:

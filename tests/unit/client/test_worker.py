@@ -77,6 +77,49 @@ def test_impossible_options_are_refused() -> None:
         worker.handler("orders", retry=3)  # type: ignore[arg-type]  # a hasty caller
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"concurrency": 2.0}, TypeError, r"concurrency is a whole number, not 2\.0 \(float\)"),
+        ({"concurrency": True}, TypeError, "concurrency is a whole number"),
+        ({"concurrency": "4"}, TypeError, "concurrency is a whole number, not '4'"),
+        ({"concurrency": 0}, ValueError, "concurrency is from 1 to 1000, not 0"),
+        ({"ordered": "yes"}, TypeError, "ordered is True or False"),
+        ({"group": ""}, ValueError, "group is empty"),
+        ({"group": 5}, TypeError, "group is a name, not 5"),
+        ({"timeout_s": "30s"}, TypeError, "timeout_s is a number of seconds, not '30s'"),
+        ({"timeout_s": float("nan")}, ValueError, "timeout_s is a number of seconds above 0"),
+        ({"timeout_s": float("inf")}, ValueError, "timeout_s"),
+        ({"timeout_s": -1}, ValueError, "timeout_s"),
+        ({"transaction": 1}, TypeError, "transaction is True or False"),
+    ],
+)
+def test_an_option_of_a_handler_that_cannot_be_meant_is_refused_where_it_is_declared(
+    options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        Worker("billing").handler("orders", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"shutdown_s": float("nan")}, ValueError, "shutdown_s is a number of seconds at least 0"),
+        ({"shutdown_s": "25s"}, TypeError, "shutdown_s is a number of seconds"),
+        ({"shutdown_s": None}, TypeError, "shutdown_s"),
+        ({"concurrency": None}, TypeError, "concurrency"),
+        ({"ordered": None}, TypeError, "ordered"),
+        ({"name": ""}, ValueError, "name is empty"),
+        ({"server": 8080}, TypeError, "server is a name"),
+    ],
+)
+def test_an_option_of_a_worker_that_cannot_be_meant_is_refused(
+    options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        Worker("billing", **options)
+
+
 def test_middleware_is_async() -> None:
     def plain(message: object, call_next: object) -> None: ...
 

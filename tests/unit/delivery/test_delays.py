@@ -312,9 +312,50 @@ def test_changes_are_counted_from_one_snapshot_to_the_next() -> None:
     assert restored(made.stated(1, 3)).changes == 0
 
 
+def test_a_statement_that_is_copied_in_steps_says_what_was_true_when_it_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("goqueue.delivery.delays_copy.BLOCK_ENTRIES", 3)
+    made = delays(*range(1, 9))
+    before = made.stated(1, 8)
+    copy = made.begin_copy()
+    made.cancel(0, 8)
+    assert copy.copy_block()
+    made.cancel(7, 9)
+    made.add(10, due_in(3), Priority.HIGH)
+    steps = 1
+    while copy.copy_block():
+        steps += 1
+    made.cancel(4, 11)
+
+    made.end_copy(copy)
+    assert copy.stated(1, 8) == before
+    # Three columns of three blocks each: no step copies more than one of them.
+    assert steps == 9
+    # The next statement has what changed since the copy began.
+    assert made.changes == 4
+
+
+def test_a_copy_is_abandoned_when_entries_before_it_are_dropped() -> None:
+    made = delays(1, 2, 3)
+    copy = made.begin_copy()
+    made.drop_below(1)
+    assert not made.is_copied_by(copy)
+    assert made.changes == 3
+
+
+def test_a_snapshot_of_an_older_version_has_columns_of_one_piece() -> None:
+    stated = delays(1, 2).stated(1, 2)
+    assert isinstance(stated.offsets, tuple)
+    columns = {name: b"".join(getattr(stated, name)) for name in ("offsets", "dues", "outcomes")}
+    older = msgspec.structs.replace(stated, controls=b"", **columns)
+    assert restored(older).stated(1, 2) == stated
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"offsets": (b"1234567", b"1")},
         {"offsets": b"1234567"},
         {"dues": b""},
         {"outcomes": bytes(24)},
@@ -324,7 +365,7 @@ def test_changes_are_counted_from_one_snapshot_to_the_next() -> None:
     ],
 )
 def test_a_statement_that_makes_no_sense_is_refused_and_changes_nothing(
-    wrong: dict[str, bytes],
+    wrong: dict[str, object],
 ) -> None:
     stated = msgspec.structs.replace(delays(1, 2).stated(1, 2), **wrong)
     made = Delays(NOW)

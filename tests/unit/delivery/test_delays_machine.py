@@ -2,11 +2,13 @@
 
 from array import array
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from goqueue.delivery import Delays
+from goqueue.delivery.delays_copy import DelaysCopy
 from goqueue.model import MILLISECOND, SECOND, Offset, Priority, Timestamp
 from goqueue.model.requests import DelayState
 from tests.examples import examples
@@ -32,6 +34,12 @@ class DelaysMachine(RuleBasedStateMachine):
         self.leaving: dict[int, int] = {}
         self.over: dict[int, DelayState] = {}
         self.controls: list[int] = []
+        self.copy: DelaysCopy | None = None
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr("goqueue.delivery.delays_copy.BLOCK_ENTRIES", 3)
+
+    def teardown(self) -> None:
+        self.patch.undo()
 
     def _next(self) -> int:
         self.end += 1
@@ -123,6 +131,19 @@ class DelaysMachine(RuleBasedStateMachine):
         assert self.delays.restore(stated)
         self.waiting.update(self.leaving)
         self.leaving = {}
+
+    @rule()
+    def begin_a_copy(self) -> None:
+        self.stated = self.delays.stated(1, 0)
+        self.copy = self.delays.begin_copy()
+
+    @rule(blocks=st.integers(1, 30))
+    def copy_some(self, blocks: int) -> None:
+        if self.copy is None or not self.delays.is_copied_by(self.copy):
+            return
+        if not all(self.copy.copy_block() for _ in range(blocks)):
+            self.delays.end_copy(self.copy)
+            assert self.copy.stated(1, 0) == self.stated
 
     @invariant()
     def knows_what_waits(self) -> None:

@@ -128,6 +128,30 @@ def test_lanes_that_have_something_share_what_the_others_leave(lacking: set[int]
 # Limits in bytes
 
 
+@settings(max_examples=examples(200))
+@given(
+    st.lists(st.integers(0, 90), min_size=LANES, max_size=LANES),
+    st.lists(st.integers(1, 60), min_size=LANES, max_size=LANES),
+    st.lists(st.integers(0, 150), max_size=4),
+)
+def test_many_at_once_come_in_the_order_in_which_they_come_one_by_one(
+    counts: list[int], weights: list[int], sizes: list[int]
+) -> None:
+    settings_ = LaneSettings(weights=tuple(weights))
+    together, singly = (filled(*counts, weights=settings_) for _ in range(2))
+    for size in sizes:
+        at_once = together.take(size, NO_LIMIT, START)
+        # Less room than for any: one comes all the same.
+        one_by_one = [each for _ in range(size) for each in singly.take(1, 1, START).messages]
+
+        assert at_once.messages == one_by_one
+        offsets = [each.offset for each in at_once.messages]
+        assert not at_once.is_rising or offsets == sorted(offsets)
+    assert [together.facts(lane) for lane in range(LANES)] == [
+        singly.facts(lane) for lane in range(LANES)
+    ]
+
+
 def test_the_first_message_is_taken_even_if_it_is_larger_than_allowed() -> None:
     lanes = filled(0, 0, 2, 0, 0)
 

@@ -4,7 +4,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery import REASON_BYTES_MAX, Position, PositionStated, cut_reason
+from goqueue.delivery import (
+    REASON_BYTES_MAX,
+    Checkpoint,
+    Position,
+    PositionStated,
+    cut_reason,
+)
 
 OFFSETS = st.integers(0, 20)
 STEPS = st.lists(
@@ -242,3 +248,45 @@ def test_a_floor_that_passes_unnamed_offsets_forgets_their_counts_alone(
 
     for offset, count in before.items():
         assert position.attempts_of(offset) == (0 if offset < position.floor else count)
+
+
+@given(STEPS, STEPS, STEPS)
+def test_a_position_tells_later_what_it_was_at_a_checkpoint(
+    before: list[Step], after: list[Step], again: list[Step]
+) -> None:
+    checkpoint = Checkpoint()
+    position = Position(0, checkpoint=checkpoint)
+    for number, step in enumerate(before):
+        take(position, step, number + 1)
+    for steps in (after, again):
+        expected = position.stated if position.says_something else None
+        checkpoint.take()
+        for number, step in enumerate(steps):
+            take(position, step, number + 100)
+        assert position.stated_at_checkpoint() == expected
+
+
+def test_a_position_that_is_made_after_a_checkpoint_was_nothing_at_it() -> None:
+    checkpoint = Checkpoint()
+    checkpoint.take()
+    position = Position(0, checkpoint=checkpoint)
+    position.settle(5, (), 1)
+    assert position.stated_at_checkpoint() is None
+
+
+def test_what_a_commit_says_is_kept_until_the_position_moves_on() -> None:
+    position = Position(0)
+    position.settle(5, (), 1)
+    position.record_metadata(5, "at five")
+    again = Position(0)
+    again.restore(position.stated)
+    pieced = Position(0)
+    for piece in position.state():
+        pieced.add(piece)
+    assert position.metadata == again.metadata == pieced.metadata == "at five"
+    position.record_metadata(4, "a commit that came late")
+    assert position.metadata == "at five"
+    position.settle(5, (7,), 2)
+    assert position.metadata == "at five"
+    position.settle(0, (5,), 3)
+    assert (position.floor, position.metadata) == (6, "")

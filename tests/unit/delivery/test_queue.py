@@ -1,7 +1,10 @@
 """The delivery queue: limits, order, and what it forgets; the rest is in the machine beside it."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from goqueue.delivery import DeliveryQueue, LeasePart, Position
-from goqueue.model import HOUR, Instant
+from goqueue.model import HOUR, Instant, runs
 from goqueue.records import MessageSummary
 from tests.unit.delivery.leased import offsets_of, singles
 
@@ -28,6 +31,20 @@ def test_a_member_holds_at_most_a_thousand() -> None:
     assert len(lease(queue)) == 1000
     assert lease(queue) == []
     assert len(lease(queue, member="other", serial=1001)) == 500
+
+
+@given(st.sets(st.integers(0, 60), min_size=1), st.sets(st.integers(0, 60)), st.booleans())
+def test_ranges_select_the_messages_of_a_lease_that_they_name(
+    leased: set[int], named: set[int], is_whole: bool
+) -> None:
+    queue = DeliveryQueue(Position(0), keeps_key_order=False)
+    queue.learn([known(offset) for offset in sorted(leased)], 61)
+    (new,) = queue.lease("m", 100, 1 << 30, Instant(HOUR), 1)
+    ranges = runs(sorted(leased if is_whole else named))
+
+    part = LeasePart(new.lease, new.lease.select(ranges))
+
+    assert list(part.offsets) == sorted(leased if is_whole else leased & named)
 
 
 def test_more_is_wanted_only_while_few_are_ready() -> None:

@@ -34,7 +34,7 @@ def parts_of(held: Iterable[Held]) -> list[LeasePart]:
     for each in held:
         offsets.setdefault(each.lease, []).append(each.offset)
     return [
-        LeasePart(lease, lease.select((offset, offset + 1) for offset in of_lease))
+        LeasePart(lease, lease.select([(offset, offset + 1) for offset in of_lease]))
         for lease, of_lease in offsets.items()
     ]
 

@@ -1,8 +1,10 @@
 """A transport on an ephemeral port of the loopback, an application that echoes, and raw clients."""
 
 import asyncio
+import contextvars
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -11,23 +13,34 @@ from typing import Any, TypeVar
 import msgspec
 import uvloop
 
-from goqueue.gateways import Capacity, ConnectionLimits, Endpoint, TcpListener
+from goqueue.gateways import (
+    Capacity,
+    ConnectionLimits,
+    Endpoint,
+    HandshakeLimits,
+    TcpListener,
+)
+from goqueue.gateways.connection_limits import ConnectionBytes
 from goqueue.gateways.http import http_listener
 from goqueue.gateways.http.server.application import (
+    Guard,
     HttpLimits,
     HttpRequest,
     HttpResponse,
     HttpStream,
     StreamSink,
+    Target,
 )
-from goqueue.model import Code
+from goqueue.model import Code, ProvenKey
 
 __all__ = [
     "LOOPS",
+    "TLS",
     "Echo",
     "EchoTarget",
     "Reply",
     "Served",
+    "TlsContexts",
     "Wire",
     "get",
     "post",
@@ -45,14 +58,34 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 
 
+class HandMovedLoop(asyncio.SelectorEventLoop):
+    """A loop whose time a test holds and moves: no load of the machine lets a deadline pass."""
+
+    _held_at: float | None = None
+    _ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self._ahead_s if self._held_at is None else self._held_at
+
+    def move(self, seconds: float) -> None:
+        """From now on time passes only by this."""
+        self._held_at = self.time() + seconds
+
+    def let_go(self) -> None:
+        assert self._held_at is not None
+        # Time never goes back.
+        self._ahead_s = max(self._ahead_s, self._held_at - super().time())
+        self._held_at = None
+
+
 def run(main: Coroutine[Any, Any, T], loop: str = "uvloop") -> T:
-    """Run a test on the loop named; nothing in it may hang."""
+    """Run a test on the loop named, or on one whose time is moved by hand; nothing may hang."""
 
     async def timed() -> T:
         async with asyncio.timeout(TEST_S):
             return await main
 
-    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+    with asyncio.Runner(loop_factory=LOOPS.get(loop, HandMovedLoop)) as runner:
         return runner.run(timed())
 
 
@@ -62,17 +95,38 @@ class EchoTarget(msgspec.Struct, frozen=True):
     body_bytes_max: int = 1024
     may_be_large: bool = False
     handling_s: float = float("inf")
+    keeps_body: bool = True
+    is_last: bool = False
+
+
+class Unlimited:
+    """A connection without a tenant, or with one that has no limits."""
+
+    def __init__(self, held: ConnectionBytes, tenant: str = "") -> None:
+        held.assign(tenant)
+
+    def admit(self, target: Target, _: ProvenKey | None) -> Target:
+        return target
+
+    def close(self) -> None:
+        """Nothing was counted."""
 
 
 class Echo:
     """Answers with what it was asked; some paths wait, fail or say a lot."""
 
     def __init__(self) -> None:
+        self.guard: Guard | None = None
+        # Whose the connections are that are made from now on.
+        self.tenant = ""
         self.requests: list[HttpRequest] = []
         self.waiting = asyncio.Event()
         self.cancelled = asyncio.Event()
         self.go = asyncio.Event()
         self.sent = 0
+
+    def connected(self, held: ConnectionBytes) -> Unlimited:
+        return Unlimited(held, self.tenant)
 
     def resolve(self, _method: str, path: bytes) -> EchoTarget:
         match path:
@@ -80,6 +134,8 @@ class Echo:
                 return EchoTarget(body_bytes_max=16 * 1024 * 1024)
             case b"/much":
                 return EchoTarget(may_be_large=True)
+            case b"/forgotten":
+                return EchoTarget(body_bytes_max=16 * 1024 * 1024, keeps_body=False)
             case b"/slow":
                 return EchoTarget(handling_s=0.01)
         return EchoTarget()
@@ -188,10 +244,108 @@ class Reply(msgspec.Struct, frozen=True):
         return json.loads(self.body)
 
 
+class TlsContexts(msgspec.Struct, frozen=True):
+    """Both sides of TLS."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+# Servers and clients of a test speak TLS while it is set.
+TLS: contextvars.ContextVar[TlsContexts | None] = contextvars.ContextVar("TLS", default=None)
+
+# A flood of handshakes is another test.
+_UNBOUNDED = HandshakeLimits(
+    handshakes_max=256, handshakes_per_address_max=256, starts_per_s_max=100_000
+)
+
+
+class TlsWriter:
+    """TLS over streams that, unlike the loop's own, can end its half and still read."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: ssl.SSLContext
+    ) -> None:
+        self._plain_reader = reader
+        self._plain_writer = writer
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._session = tls.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        self.reader = asyncio.StreamReader(limit=1 << 26)
+        self._pump: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        while True:
+            try:
+                self._session.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self._flush()
+                data = await self._plain_reader.read(1 << 16)
+                if not data:
+                    raise ConnectionResetError("closed during the handshake") from None
+                self._incoming.write(data)
+        self._flush()
+        self._pump = asyncio.get_running_loop().create_task(self._receive())
+
+    async def _receive(self) -> None:
+        try:
+            while True:
+                self._decrypt()
+                data = await self._plain_reader.read(1 << 16)
+                if not data:
+                    break
+                self._incoming.write(data)
+        except (OSError, ssl.SSLZeroReturnError):
+            pass
+        self.reader.feed_eof()
+
+    def _decrypt(self) -> None:
+        try:
+            while data := self._session.read(1 << 16):
+                self.reader.feed_data(data)
+            raise ssl.SSLZeroReturnError
+        except ssl.SSLWantReadError:
+            self._flush()
+
+    def _flush(self) -> None:
+        if data := self._outgoing.read():
+            self._plain_writer.write(data)
+
+    def write(self, data: bytes) -> None:
+        self._session.write(data)
+        self._flush()
+
+    async def drain(self) -> None:
+        await self._plain_writer.drain()
+
+    def write_eof(self) -> None:
+        with suppress(ssl.SSLError):
+            self._session.unwrap()
+        self._flush()
+
+    @property
+    def transport(self) -> asyncio.WriteTransport:
+        return self._plain_writer.transport
+
+    def get_extra_info(self, name: str) -> Any:  # noqa: ANN401 - as the stream has it
+        return self._plain_writer.get_extra_info(name)
+
+    def close(self) -> None:
+        self._plain_writer.close()
+
+    async def wait_closed(self) -> None:
+        if self._pump is not None:
+            await self._pump
+        with suppress(ConnectionError):
+            await self._plain_writer.wait_closed()
+
+
 class Wire:
     """A client that sends exactly the bytes it is given."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter | TlsWriter
+    ) -> None:
         self._reader = reader
         self._writer = writer
 
@@ -248,13 +402,25 @@ class Served:
         self._wires: list[Wire] = []
 
     async def open(self) -> Wire:
-        wire = Wire(*await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 26))
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 26)
+        wire = Wire(reader, writer)
+        tls = TLS.get()
+        if tls is not None:
+            secured = TlsWriter(reader, writer, tls.client)
+            try:
+                await secured.open()
+            except BaseException:
+                await wire.close()
+                raise
+            wire = Wire(secured.reader, secured)
         self._wires.append(wire)
         return wire
 
     def dial(self) -> socket.socket:
         """A bare socket, which reads only when told to."""
-        return socket.create_connection(("127.0.0.1", self.port))
+        plain = socket.create_connection(("127.0.0.1", self.port))
+        tls = TLS.get()
+        return plain if tls is None else tls.client.wrap_socket(plain, server_hostname="localhost")
 
     async def ask(self, data: bytes) -> Reply:
         """One connection, one request, one answer."""
@@ -279,12 +445,16 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    limits: HttpLimits | None = None, together: ConnectionLimits | None = None
+    limits: HttpLimits | None = None,
+    together: ConnectionLimits | None = None,
+    handshakes: HandshakeLimits = _UNBOUNDED,
 ) -> AsyncIterator[Served]:
     """A server on the loopback; stopped at the end, with everything that is open."""
     echo = Echo()
-    endpoint = Endpoint("127.0.0.1", 0)
-    server = http_listener(echo, endpoint, limits=limits, capacity=Capacity(together))
+    tls = TLS.get()
+    endpoint = Endpoint("127.0.0.1", 0, None if tls is None else lambda: tls.server)
+    capacity = Capacity(together, handshakes)
+    server = http_listener(echo, endpoint, limits=limits, capacity=capacity)
     _, port = await server.open()
     await server.serve()
     served = Served(server, echo, port)

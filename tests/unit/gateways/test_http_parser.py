@@ -3,6 +3,8 @@
 Two servers that understand the same bytes differently are how requests are smuggled. So whatever
 we accept, h11 accepts too, and finds in it the same method, target, headers and body, and the same
 next request behind it. The other way round we may be stricter: what is doubtful is refused.
+
+A head that was parsed before is not parsed again, and means the same.
 """
 
 import h11
@@ -10,13 +12,14 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from goqueue.gateways import ByteBudget
+from goqueue.gateways import ByteBudget, Peer
 from goqueue.gateways.http.server.application import HttpLimits
-from goqueue.gateways.http.server.reader import RequestReader
+from goqueue.gateways.http.server.reader import KnownHeads, RequestReader
 from tests.examples import examples
 from tests.unit.gateways.loopback import EchoTarget
 
 MANY = 1 << 20
+CLIENT = Peer(address="192.0.2.1")
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -37,7 +40,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def ours(data: bytes) -> Verdict:
     limits = EchoTarget(body_bytes_max=MANY)
-    reader = RequestReader("192.0.2.1", HttpLimits(), lambda _, __: limits, ByteBudget(MANY))
+    reader = RequestReader(CLIENT, HttpLimits(), lambda _, __: limits, ByteBudget(MANY))
     while data:
         taken = reader.feed(data)
         if taken >= len(data):
@@ -196,3 +199,86 @@ def streams(draw: st.DrawFn) -> bytes:
 def test_what_we_accept_another_parser_understands_in_the_same_way(data: bytes) -> None:
     accepted = ours(data).requests
     assert accepted == theirs(data).requests[: len(accepted)]
+
+
+def read_pieces(pieces: list[bytes], heads: KnownHeads | None) -> Verdict:
+    """What one connection understands of pieces that arrive one after the other."""
+    target = EchoTarget(body_bytes_max=MANY)
+    reader = RequestReader(
+        CLIENT, HttpLimits(), lambda _, __: target, ByteBudget(MANY), heads=heads
+    )
+    for piece in pieces:
+        rest = piece
+        while rest:
+            rest = rest[reader.feed(rest) :]
+    seen = [
+        Seen(each.method, each.path, each.headers, bytes(each.body)) for each in reader.requests
+    ]
+    return Verdict(seen, reader.refusal is not None)
+
+
+POST = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n"
+
+
+@settings(max_examples=examples(300))
+@given(st.lists(st.one_of(requests(), streams()), min_size=1, max_size=4))
+@example([POST + b"abc", POST + b"xyz"])
+@example([b"\r\n\r\n" + POST + b"abc", b"\r\n\r\n" + POST + b"xyz"])
+@example([POST, b"abc", POST + b"abc" + POST + b"abc"])
+def test_a_known_head_means_what_it_meant_when_it_was_parsed(pieces: list[bytes]) -> None:
+    heads = KnownHeads()
+    parsed = read_pieces(pieces, None)
+
+    assert read_pieces(pieces, heads) == parsed
+    # All that can be known is known by now.
+    assert read_pieces(pieces, heads) == parsed
+
+
+def test_a_head_is_remembered_once_and_shared_by_connections() -> None:
+    heads = KnownHeads()
+    for body in (b"abc", b"xyz"):
+        (seen,) = read_pieces([POST + body], heads).requests
+        assert seen.body == body
+
+    assert len(heads) == 1
+
+
+def test_heads_with_credentials_are_not_remembered() -> None:
+    heads = KnownHeads()
+    for line in (b"Authorization: Bearer a", b"X-API-Key: a", b"Cookie: a"):
+        read_pieces([b"GET /a HTTP/1.1\r\nHost: a\r\n" + line + b"\r\n\r\n"], heads)
+
+    assert not len(heads)
+
+
+def test_what_stands_before_a_request_is_never_taken_for_a_head() -> None:
+    heads = KnownHeads()
+    read_pieces([b"\r\n\r\n" + POST + b"abc"], heads)
+    hidden = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
+    padding = b"x" * (len(POST) + 3 - len(hidden))
+
+    assert not len(heads)
+    assert read_pieces([b"\r\n\r\n" + hidden + padding], heads).requests[0].target == b"/hidden"
+
+
+def test_heads_that_differ_without_end_are_forgotten_in_time() -> None:
+    heads = KnownHeads()
+    pieces = [b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % number for number in range(3000)]
+    for piece in pieces:
+        read_pieces([piece], heads)
+
+    assert 0 < len(heads) <= 1024
+
+
+def test_a_body_that_is_too_large_by_now_is_refused_also_behind_a_known_head() -> None:
+    heads = KnownHeads()
+    read_pieces([POST + b"abc"], heads)
+    target = EchoTarget(body_bytes_max=2)
+    reader = RequestReader(
+        CLIENT, HttpLimits(), lambda _, __: target, ByteBudget(MANY), heads=heads
+    )
+    reader.feed(POST + b"abc")
+
+    assert not reader.requests
+    assert reader.refusal is not None
+    assert reader.refusal.status == 413

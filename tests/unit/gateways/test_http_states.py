@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.gateways import Capacity, Endpoint, TcpListener
+from goqueue.gateways.connection_limits import ConnectionBytes
 from goqueue.gateways.http.server.application import HttpLimits, HttpRequest, HttpResponse
 from goqueue.gateways.http.server.connection import HttpConnection
 from goqueue.gateways.http.server.states import (
@@ -34,7 +35,7 @@ from goqueue.gateways.http.server.states import (
 )
 from goqueue.model import Code
 from tests.examples import examples
-from tests.unit.gateways.loopback import EchoTarget
+from tests.unit.gateways.loopback import EchoTarget, Unlimited
 
 # ---- the tables ----------------------------------------------------------------------------
 
@@ -146,7 +147,8 @@ class MemoryTransport(asyncio.Transport):
         self._is_lost = False
 
     def get_extra_info(self, name: str, _default: object = None) -> object:
-        return ("192.0.2.1", 4711) if name == "peername" else self.peer
+        infos = {"peername": ("192.0.2.1", 4711), "socket": self.peer}
+        return infos.get(name)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         assert low is None
@@ -174,6 +176,9 @@ class MemoryTransport(asyncio.Transport):
         if len(self._buffer) > self._high and not self._is_blocked:
             self._is_blocked = True
             self._connection.pause_writing()
+
+    def can_write_eof(self) -> bool:
+        return True
 
     def write_eof(self) -> None:
         self.has_written_eof = True
@@ -210,8 +215,12 @@ class Application:
 
     def __init__(self, loop: ManualLoop) -> None:
         self.asked = 0
+        self.guard: None = None
         self.waiting: deque[asyncio.Future[bytes]] = deque()
         self._loop = loop
+
+    def connected(self, held: ConnectionBytes) -> Unlimited:
+        return Unlimited(held)
 
     def resolve(self, _method: str, _path: bytes) -> EchoTarget:
         return TARGET

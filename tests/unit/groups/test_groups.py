@@ -20,7 +20,7 @@ def joining(client: str, *topics: str, group: str = "g", member_id: str | None =
 
 
 def join(groups: Groups, command: Join) -> Group:
-    _, stated = groups.join(command, PARTITIONS, NOW)
+    stated = groups.join(command, PARTITIONS, NOW).stated
     assert stated is not None
     group = groups.apply(stated)
     assert group is not None
@@ -29,7 +29,7 @@ def join(groups: Groups, command: Join) -> Group:
 
 def test_deciding_changes_nothing_before_it_is_applied() -> None:
     groups = Groups()
-    _, stated = groups.join(joining("x"), PARTITIONS, NOW)
+    stated = groups.join(joining("x"), PARTITIONS, NOW).stated
 
     assert groups.get("g") is None
     assert stated is not None
@@ -156,7 +156,7 @@ def test_a_subscription_takes_no_more_room_in_the_journal_than_is_counted() -> N
     topics = tuple(f"{number:03}" for number in range(1000))
     partitions = dict.fromkeys(topics, 10_000)
     command = msgspec.structs.replace(joining("c1", *topics), mode=Mode.SHARED)
-    _, stated = Groups().join(command, partitions, Now(Instant(0), Timestamp(0)))
+    stated = Groups().join(command, partitions, Now(Instant(0), Timestamp(0))).stated
 
     assert stated is not None
     assert len(msgspec.json.encode(stated)) < 1000 * (40 + 2 * 3)

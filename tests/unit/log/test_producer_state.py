@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.log import BatchMark, Log, LogState, Marker
+from goqueue.log import BatchMark, Log, LogState, Marker, restored, restored_by
 from goqueue.log.producer_state import ProducersStated, ProducerState, Repeat
 from goqueue.model import (
     HOUR,
@@ -21,7 +21,7 @@ from goqueue.model import (
     Reshape,
     Synced,
 )
-from goqueue.records import build
+from goqueue.records import build, decode
 from tests.examples import examples
 from tests.unit.log.plain_fold import LOG, SETTINGS, PlainFold, PlayedLog, now_at, spelled
 from tests.unit.log.test_producer_history import STEPS, History
@@ -257,6 +257,58 @@ def test_one_more_than_the_cap_takes_the_place_of_the_one_silent_longest() -> No
     assert state.check(mark(3, 1, at=61 * SECOND)) is None
 
 
+@pytest.fixture
+def _few_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("goqueue.log.producer_state._WRITERS_MAX", 4)
+
+
+@pytest.mark.usefixtures("_few_writers")
+def test_one_that_has_ended_its_transaction_is_evicted_before_those_that_wrote_later() -> None:
+    state = written(mark(1, transaction=1, at=1), *(mark(n, 0, at=n) for n in (2, 3, 4)))
+    late = 61 * SECOND
+    # It is looked for while the transaction is open: the second is silent longest then.
+    assert state.check(mark(5, 0, at=late)) is None
+    state.end(1, 0, 1, 4, is_commit=True)
+    state.commit(5)
+    state.append(mark(5, 0, at=late), 5)
+
+    assert sorted(producer for producer, _ in state.heard) == [2, 3, 4, 5]
+
+
+@pytest.mark.usefixtures("_few_writers")
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["write", "open", "end"])), max_size=40)
+)
+def test_whoever_is_evicted_was_silent_longest_of_those_without_a_transaction(
+    steps: list[tuple[int, str]],
+) -> None:
+    state = ProducerState()
+    wrote: dict[int, int] = {}
+    opened: dict[int, int] = {}
+    for number, (producer, step) in enumerate(steps, 1):
+        at, offset = number * 61 * SECOND, number
+        if step == "end" and producer in opened:
+            state.end(producer, 0, opened.pop(producer), offset, is_commit=True)
+            state.commit(offset + 1)
+        elif step != "end":
+            transaction = opened.get(producer, number if step == "open" else 0)
+            batch = mark(producer, transaction=transaction, at=at)
+            idle = [each for each in wrote if each not in opened]
+            is_full = producer not in wrote and len(wrote) == 4
+            if is_full and not idle:
+                assert refusal(state, batch).code is Code.QUOTA_EXCEEDED
+                continue
+            state.check(batch)
+            if is_full:
+                del wrote[min(idle, key=wrote.__getitem__)]
+            wrote[producer] = at
+            if transaction:
+                opened[producer] = transaction
+            state.append(batch, offset)
+            state.commit(offset + 1)
+        assert sorted(producer for producer, _ in state.heard) == sorted(wrote)
+
+
 def test_a_wall_clock_that_jumps_back_makes_nobody_forgotten() -> None:
     state = written(mark(sequence=0, at=48 * HOUR), mark(2, sequence=0, at=SECOND))
 
@@ -420,3 +472,36 @@ def test_a_transaction_may_end_after_everything_before_it_was_taken() -> None:
 
     assert spelled(kept.log.producers.aborted) == {int(first)}
     assert kept.log.watermarks.stable == kept.log.end
+
+
+# Records of a backup
+
+
+def test_a_restored_log_forgets_its_producers_and_ends_what_they_left_open() -> None:
+    state = written(mark(1, sequence=0), mark(2, transaction=7), mark(3, transaction=8))
+    state.commit(3)
+    state.forget_all(3, [(3, 8)])
+    assert len(state) == 0
+    assert state.unstable_from is None
+    assert state.aborted.within(0, 10) == ((1, 2),)
+    assert state.hidden.within(0, 10) == ((1, 2), (3, 4))
+    # The first batch of another producer with the same number is no repeat.
+    assert state.check(mark(1, sequence=0)) is None
+    assert state.check(mark(2, transaction=1)) is None
+
+
+def test_the_state_behind_a_backup_is_stated_and_restored() -> None:
+    state = written(mark(1, transaction=7))
+    state.forget_all(1, [])
+    again = ProducerState()
+    assert again.restore(state.stated(1, 2))
+    assert list(again.aborted) == [(0, 1)]
+    assert len(again) == 0
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b'{"committed":[[1]]}', b'{"committed":"x"}', b"{"])
+def test_a_record_that_only_looks_like_the_end_of_a_backup_ends_nothing(value: bytes) -> None:
+    record = decode(restored(5, 1, ((1, 2),)))
+    assert restored_by(record) is not None
+    assert restored_by(msgspec.structs.replace(record, value=value)) is None
+    assert restored_by(msgspec.structs.replace(record, flags=0)) is None

@@ -1,5 +1,7 @@
 """Batches: built, verified, stamped; and refused or found corrupt before anything changes."""
 
+import functools
+import operator
 from itertools import pairwise
 
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model import Code, Message, Refused
-from goqueue.records import Corrupt, Stamped, build, decode, stamp, sums, verify, walk
+from goqueue.records import Corrupt, Stamped, build, decode, examine, stamp, sums, verify, walk
 from tests.unit.records.examples import FIRST_VECTOR, SECOND_VECTOR, Forged, batches
 
 NOW = 1_000
@@ -18,9 +20,49 @@ def test_a_built_batch_is_verified_with_its_count(batch: list[Message]) -> None:
     assert verify(build(batch)) == len(batch)
 
 
+@given(batches, st.data())
+def test_an_examined_batch_tells_what_all_its_records_together_hold(
+    batch: list[Message], data: st.DataObject
+) -> None:
+    built = build(batch)
+    first = data.draw(st.integers(0, 3))
+    if batch and first:
+        stamp(built, first, NOW)
+    columns = walk(built)
+    reserved = {
+        name
+        for position in columns.positions
+        for name, _ in decode(built, position).headers
+        if name.startswith("gq.") and name != "gq.codec"
+    }
+
+    examined = examine(built)
+
+    assert examined.count == len(batch)
+    assert examined.flags == functools.reduce(operator.or_, columns.flags, 0)
+    assert examined.has_offset == any(columns.offsets)
+    assert examined.has_reserved == bool(reserved)
+
+
+@given(batches.filter(bool), st.data())
+def test_what_is_examined_is_found_corrupt_as_it_is_when_verified(
+    batch: list[Message], data: st.DataObject
+) -> None:
+    built = build(batch)
+    built[data.draw(st.integers(0, len(built) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        count = verify(built)
+    except Corrupt as corrupt:
+        with pytest.raises(Corrupt) as found:
+            examine(built)
+        assert (found.value.position, found.value.reason) == (corrupt.position, corrupt.reason)
+    else:
+        assert examine(built).count == count
+
+
 def test_a_batch_of_nothing_is_empty_and_valid() -> None:
     assert build([]) == bytearray()
-    assert verify(b"") == 0
+    assert verify(b"") == examine(b"").count == 0
     assert stamp(bytearray(), 5, NOW).count == 0
 
 

@@ -9,10 +9,18 @@ from hypothesis import strategies as st
 from goqueue.model import Message
 from goqueue.records import (
     HEADER_SIZE,
+    OPAQUE,
+    UNFRAMED,
+    Codec,
     Corrupt,
     RecordSlice,
+    ValueRun,
     build,
+    compress,
+    decode,
+    gather_records,
     index_records,
+    scan_values,
     slice_records,
     stamp,
     walk,
@@ -53,6 +61,43 @@ def test_a_record_that_is_not_whole_is_left_out_of_a_slice() -> None:
     assert slice_records(GAPPED[:-1], 5, FAR, FAR) == RecordSlice(0, 2 * SIZE, 7, False)
     assert slice_records(GAPPED[: SIZE - 1], 5, FAR, FAR) == RecordSlice(0, 0, 5, False)
     assert slice_records(b"", 5, FAR, FAR) == RecordSlice(0, 0, 5, False)
+
+
+@given(batches, st.sets(st.integers(0, 4)), st.integers(0, 5))
+def test_records_are_gathered_out_of_pieces_byte_for_byte(
+    batch: list[Message], wanted: set[int], cut: int
+) -> None:
+    built = build(batch)
+    stamp(built, 0, 1)
+    bounds = [*walk(built).positions, len(built)]
+    middle = bounds[min(cut, len(batch))]
+    offsets = sorted(offset for offset in wanted if offset < len(batch))
+    expected = bytearray().join(built[bounds[offset] : bounds[offset + 1]] for offset in offsets)
+
+    pieces = (memoryview(built)[:middle], memoryview(built)[middle:])
+
+    assert gather_records(pieces, offsets, len(expected)) == expected
+    assert gather_records(pieces, offsets, len(expected) + 1) is None
+    if expected:
+        assert gather_records(pieces, offsets, len(expected) - 1) is None
+
+
+@pytest.mark.parametrize(
+    ("pieces", "offsets"),
+    [
+        ((GAPPED,), [5, 7]),
+        ((GAPPED,), [9, 10]),
+        ((GAPPED,), [4, 5]),
+        ((GAPPED[:-1],), [5, 9]),
+        ((GAPPED, GAPPED), [5, 5]),
+        ((b"XX", GAPPED), [5, 6]),
+        ((), [5, 6]),
+    ],
+)
+def test_what_is_missing_or_no_record_is_not_gathered(
+    pieces: tuple[bytes, ...], offsets: list[int]
+) -> None:
+    assert gather_records(pieces, offsets, 2 * SIZE) is None
 
 
 @given(batches, st.integers(0, 6), st.integers(0, 6), st.integers(0, 400))
@@ -168,3 +213,32 @@ def test_only_whole_records_are_marked_and_counted() -> None:
     assert (list(marks.offsets), marks.count, marks.next_offset) == ([5, 6], 2, 7)
     assert index_records(b"", 0, -1, 1).count == 0
     assert index_records(FIRST_VECTOR, 0, -1, 1).next_offset == 1
+
+
+def test_values_are_found_by_the_schema_id_that_they_begin_with() -> None:
+    values = [b"\0\0\0\1\2ab", b"\0\0\0\1\2", b"{}", b"\0\0\0\1", None, b"\0\0\0\0\7x"]
+    messages = [Message(key=b"k" * number, value=each) for number, each in enumerate(values)]
+    data = build(messages)
+    found = scan_values(data)
+    assert found.runs == [
+        ValueRun(258, 0, 2),
+        ValueRun(UNFRAMED, 2, 4),
+        ValueRun(OPAQUE, 4, 5),
+        ValueRun(7, 5, 6),
+    ]
+    pieces = [bytes(data[start:end]) for start, end in zip(found.starts, found.ends, strict=True)]
+    assert pieces[:4] == [b"ab", b"", b"{}", b"\0\0\0\1"]
+    assert decode(pieces[4]).value is None
+    assert pieces[5] == b"x"
+
+
+def test_a_compressed_value_is_left_to_those_who_decompress_it() -> None:
+    data = build([compress(Message(value=b"\0\0\0\0\1" + b"x" * 999), Codec.GZIP)])
+    found = scan_values(data)
+    assert found.runs == [ValueRun(OPAQUE, 0, 1)]
+    assert (found.starts[0], found.ends[0]) == (0, len(data))
+
+
+def test_values_of_damaged_records_are_not_looked_for() -> None:
+    with pytest.raises(Corrupt):
+        scan_values(build([Message(value=b"x")])[:-1])

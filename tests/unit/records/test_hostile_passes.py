@@ -15,6 +15,7 @@ from goqueue.records import (
     JsonMessages,
     RecordFinder,
     build,
+    examine,
     find_trace_contexts,
     last_offset,
     pick,
@@ -43,6 +44,7 @@ def lease(data: Buffer) -> None:
 
 PASSES: dict[str, Callable[[Buffer], object]] = {
     "route": lambda data: route(data, 3, 0, None, body_bytes_max=99, needs_key=False),
+    "examine": examine,
     "scan_messages": lambda data: scan_messages(data, 0, with_keys=True),
     "last_offset": last_offset,
     "pick": lambda data: pick(data, range(20)),

@@ -85,7 +85,7 @@ for round in range(300):
         data[3] ^= 1 << chance.randrange(8)
     if chance.random() < 0.3:
         del data[chance.randrange(len(data) + 1):]
-    for function in (verify, walk, scan, decode, crc32c):
+    for function in (verify, examine, walk, scan, decode, crc32c):
         note(function, data)
     note(scan, data, 2)
     note(sums, data, 0, chance.randrange(len(data) + 2))
@@ -108,6 +108,7 @@ for round in range(300):
     note(sampled_indexes, contexts, chance.getrandbits(64))
     note(pick, data, [chance.randrange(9) for _ in range(3)])
     note(has_compressed, data)
+    note(scan_values, data)
     note(visible, data, chance.randrange(5), chance.randrange(4))
     first = chance.randrange(9)
     left_out = ((first, first + chance.randrange(1, 4)), (first + 5, first + 6))
@@ -168,7 +169,7 @@ def test_this_process_runs_one_twin_throughout() -> None:
     names += [f"goqueue.records.{name}" for name in ("json_messages", "json_text", "record")]
     names += [f"goqueue.records.{name}" for name in ("routing", "traceparent")]
     names += [f"goqueue.records.arrow.{name}" for name in ("input", "reader", "writer")]
-    names += ["goqueue.delivery.wheel.sieve", "goqueue.gateways.http.receipts"]
+    names += ["goqueue.delivery.wheel.sieve", "goqueue.gateways.receipts"]
     for name in (*names, "goqueue.model.digits"):
         module = importlib.import_module(name)
         assert str(module.__file__).endswith(".py") is not COMPILED

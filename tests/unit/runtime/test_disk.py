@@ -12,6 +12,7 @@ import pytest
 
 from goqueue.log import Log, LogState
 from goqueue.model import (
+    BackupEvent,
     Create,
     Created,
     Delete,
@@ -31,10 +32,10 @@ from goqueue.model import (
     Synced,
 )
 from goqueue.records import build
-from goqueue.runtime import DataDirectory, EventLog, LocalLog, OsFile, OsFileSystem, read_clock
+from goqueue.runtime import DataDirectory, EventLog, LocalLog, OsFileSystem, read_clock
 from goqueue.runtime.disk import Disk
 from goqueue.runtime.os_files import raise_descriptor_limit
-from goqueue.storage import POINT_FILE, Storage, log_directory, read_point, segment_name
+from goqueue.storage import POINT_FILE, FileCommit, Storage, log_directory, read_point, segment_name
 from goqueue.storage.log_files import LogFiles
 
 LOG = LogId("orders", 0)
@@ -54,7 +55,7 @@ def thread_ended(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return ended
 
 
-def refuse_to_take(_: list[DiskEvent]) -> None:
+def refuse_to_take(_: Sequence[DiskEvent | BackupEvent]) -> None:
     raise Bug
 
 
@@ -100,12 +101,13 @@ def test_waiting_for_a_commit_after_a_bug_of_the_disk_thread_ends_with_its_cause
 def test_the_lock_is_given_up_also_when_the_disk_fails_at_the_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: OsFile) -> None:
-        raise OSError(5, "planted")
+    def fail(_: OsFileSystem, commits: Sequence[FileCommit]) -> None:
+        for commit in commits:
+            commit.sync_error = OSError(5, "planted")
 
     local = LocalLog(str(tmp_path), LOG)
     local.wait_for_commit(local.append(build([Message(value=b"kept")])).next)
-    monkeypatch.setattr(OsFile, "sync", fail)
+    monkeypatch.setattr(OsFileSystem, "commit", fail)
     with pytest.raises(OSError, match="planted"):
         local.close()
     monkeypatch.undo()
@@ -133,14 +135,16 @@ class Shell:
     """A disk and the listener to its events."""
 
     def __init__(self, root: Path) -> None:
-        self.events: queue.SimpleQueue[list[DiskEvent]] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[Sequence[DiskEvent | BackupEvent]] = queue.SimpleQueue()
         self.told: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.disk = Disk(OsFileSystem(str(root)), self.events.put, log=EventLog(self.told.put))
 
     def wait_for_events(self, count: int) -> list[DiskEvent]:
         happened: list[DiskEvent] = []
         while len(happened) < count:
-            happened += self.events.get(timeout=PATIENCE_S)
+            happened += [
+                each for each in self.events.get(timeout=PATIENCE_S) if isinstance(each, DiskEvent)
+            ]
         return happened
 
 
@@ -341,7 +345,7 @@ def test_a_directory_is_moved_with_its_files_and_removed_when_empty(tmp_path: Pa
 
 def test_writes_that_take_longer_than_allowed_are_told(tmp_path: Path) -> None:
     told: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    events: queue.SimpleQueue[list[DiskEvent]] = queue.SimpleQueue()
+    events: queue.SimpleQueue[Sequence[DiskEvent | BackupEvent]] = queue.SimpleQueue()
     # Everything takes longer than one nanosecond.
     disk = Disk(OsFileSystem(str(tmp_path)), events.put, log=EventLog(told.put), slow_ns=1)
     disk.start()

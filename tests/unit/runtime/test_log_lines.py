@@ -9,6 +9,7 @@ import pytest
 from goqueue.runtime.log_events import Level
 from goqueue.runtime.log_lines import (
     VALUE_CHARACTERS_MAX,
+    Format,
     LineWriter,
     Value,
     json_line,
@@ -16,6 +17,8 @@ from goqueue.runtime.log_lines import (
 )
 
 HOSTILE = 'a\nb\r\x1b[31m\x00\u2028\ud800 x=1 "quoted" \\'
+# A line end of its own, or acted upon by terminals: C1 (CSI, NEL), DEL, U+2028 and U+2029, bidi.
+UNSEEN = "\x7f\x80\x85\x9b31m\x9f\u2028\u2029\u202e\u2066\ufeff\U000e0001"
 WALL_NS = 1_794_820_867_412_999_999
 PATIENCE_S = 10.0
 
@@ -62,6 +65,37 @@ def test_a_hostile_value_stays_in_its_field() -> None:
     quoted = line[line.index("reason=") + 7 :].rstrip("\n")
     assert quoted == '"a\\nb\\r\\x1b[31m\\x00\\u2028\\ud800 x=1 \\"quoted\\" \\\\"'
     assert decoded(reason=HOSTILE)["reason"] == HOSTILE.replace("\ud800", "\\ud800")
+
+
+@pytest.mark.parametrize("to_line", [text_line, json_line])
+@pytest.mark.parametrize("where", ["message", "field", "item"])
+def test_no_line_holds_what_a_terminal_acts_upon_or_ends_a_line_at(
+    to_line: Format, where: str
+) -> None:
+    message = UNSEEN if where == "message" else "message"
+    fields: dict[str, Value] = {
+        "topic": UNSEEN if where == "field" else "t",
+        "members": (UNSEEN if where == "item" else "m",),
+    }
+    line = to_line(WALL_NS, Level.INFO, "event", message, fields).decode()
+    assert len(line.splitlines()) == 1
+    assert line.rstrip("\n").isprintable()
+
+
+def test_json_says_the_same_whatever_is_escaped() -> None:
+    assert decoded(topic=UNSEEN, name="Zoë 東京 🦀") == {
+        **decoded(),
+        "topic": UNSEEN,
+        "name": "Zoë 東京 🦀",
+    }
+
+
+def test_a_traceback_cannot_forge_lines_of_the_log() -> None:
+    forged = "ValueError: \x85\u20282026-01-01T00:00:00.000Z ERROR   node_halted: forged\x9b2J"
+    line = text_line(WALL_NS, Level.ERROR, "message", "m", {"exception": forged}).decode()
+    for each in line.splitlines()[1:]:
+        assert each.startswith("    ")
+        assert each.isprintable()
 
 
 @pytest.mark.parametrize("length", [VALUE_CHARACTERS_MAX, VALUE_CHARACTERS_MAX + 1, 1_000_000])

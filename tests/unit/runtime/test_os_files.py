@@ -128,3 +128,22 @@ def test_a_renamed_file_takes_the_place_of_another(files: OsFileSystem, tmp_path
     files.sync_directory("")
     assert (tmp_path / "old").read_bytes() == b"new"
     assert files.free_bytes() > 0
+
+
+def test_a_link_is_a_second_name_of_a_file_and_replaces_nothing(
+    files: OsFileSystem, tmp_path: Path
+) -> None:
+    files.create("a").close()
+    files.link("a", "b")
+    assert (tmp_path / "a").stat().st_ino == (tmp_path / "b").stat().st_ino
+    with pytest.raises(FileExistsError):
+        files.link("a", "b")
+
+
+def test_what_is_created_among_backups_is_for_the_owner_alone(
+    files: OsFileSystem, tmp_path: Path
+) -> None:
+    files.make_directory("backups")
+    files.create("backups/manifest").close()
+    assert (tmp_path / "backups").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "backups" / "manifest").stat().st_mode & 0o777 == 0o600

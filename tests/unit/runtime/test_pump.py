@@ -10,6 +10,7 @@ import pytest
 
 from goqueue.broker import Node
 from goqueue.model import (
+    LOCAL,
     Code,
     DiskEvent,
     Effect,
@@ -18,7 +19,9 @@ from goqueue.model import (
     Message,
     Offset,
     Refused,
+    Seek,
     Slice,
+    Timestamp,
     Write,
 )
 from goqueue.model.requests import (
@@ -33,7 +36,7 @@ from goqueue.model.requests import (
 from goqueue.records import build
 from goqueue.runtime import Disk, OsFileSystem, Pump
 from goqueue.runtime.disk import Work
-from goqueue.storage import Opened, Storage
+from goqueue.storage import Opened, RebuildNeeded, Storage
 
 ENTROPY = bytes(32)
 PATIENCE_S = 10.0
@@ -87,7 +90,7 @@ def test_a_bug_that_ends_the_disk_thread_halts_the_node(
         async with asyncio.timeout(PATIENCE_S):
             return await shell.halted
 
-    assert asyncio.run(run()) == "a bug in the disk thread: Bug('of the disk')"
+    assert asyncio.run(run()) == "a bug in a disk thread: Bug('of the disk')"
 
 
 def test_a_turn_whose_writes_cannot_be_handed_over_halts_the_node_for_good(
@@ -106,9 +109,9 @@ def test_a_turn_whose_writes_cannot_be_handed_over_halts_the_node_for_good(
             with monkeypatch.context() as broken:
                 broken.setattr(Disk, "submit", refuse)
                 create = CreateTopic(name="a", partitions=1, config=TopicConfig())
-                lost = asyncio.ensure_future(shell.pump.ask(create))
+                lost = asyncio.ensure_future(shell.pump.ask(create, LOCAL))
                 reason = await shell.halted
-        later = asyncio.ensure_future(shell.pump.ask(ListTopics()))
+        later = asyncio.ensure_future(shell.pump.ask(ListTopics(), LOCAL))
         for _ in range(3):
             await asyncio.sleep(0)
         is_answered = lost.done() or later.done()
@@ -137,13 +140,13 @@ def test_commands_that_are_asked_together_are_written_together(
         shell.start()
         async with asyncio.timeout(PATIENCE_S):
             await shell.pump.wait_until_serving()
-            await shell.pump.ask(CreateTopic(name="a", partitions=1, config=TopicConfig()))
+            await shell.pump.ask(CreateTopic(name="a", partitions=1, config=TopicConfig()), LOCAL)
             monkeypatch.setattr(Disk, "submit", submit)
             # However long the five take on a busy machine.
             monkeypatch.setattr("goqueue.runtime.pump._SLICE_NS", 10**12)
             batches = [build([Message(value=b"x")]) for _ in range(5)]
             await asyncio.gather(
-                *(shell.pump.ask(Publish(topic="a", batch=batch)) for batch in batches)
+                *(shell.pump.ask(Publish(topic="a", batch=batch), LOCAL) for batch in batches)
             )
             await shell.close()
 
@@ -159,12 +162,89 @@ def test_a_command_that_was_asked_just_before_a_stop_is_carried_out(tmp_path: Pa
         async with asyncio.timeout(PATIENCE_S):
             await shell.pump.wait_until_serving()
             create = CreateTopic(name="a", partitions=1, config=TopicConfig())
-            asked = asyncio.ensure_future(shell.pump.ask(create))
+            asked = asyncio.ensure_future(shell.pump.ask(create, LOCAL))
             await asyncio.sleep(0)
             await shell.close()
             assert isinstance(await asked, TopicDescription)
 
     asyncio.run(run())
+
+
+def test_a_search_that_scans_a_segment_runs_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    find_really = Disk.find
+
+    def find(disk: Disk, seeks: Sequence[Seek], *, may_scan: bool = True) -> Offset | None:
+        found = find_really(disk, seeks, may_scan=may_scan)
+        threads.append(threading.current_thread().name)
+        return found
+
+    async def run() -> None:
+        create = CreateTopic(name="a", partitions=1, config=TopicConfig())
+        message = Message(value=b"x", timestamp=Timestamp(7))
+        by_time = Read(topic="a", partition=0, timestamp=Timestamp(7))
+        for _ in range(2):
+            shell = Shell(tmp_path)
+            shell.start()
+            async with asyncio.timeout(PATIENCE_S):
+                await shell.pump.wait_until_serving()
+                if not threads:
+                    await shell.pump.ask(create, LOCAL)
+                    await shell.pump.ask(Publish(topic="a", batch=build([message])), LOCAL)
+                for _ in range(2):
+                    records = await shell.pump.ask(by_time, LOCAL)
+                    assert isinstance(records, Records)
+                    assert records.offset == 0
+                await shell.close()
+
+    monkeypatch.setattr(Disk, "find", find)
+    asyncio.run(run())
+    # Only the first after the restart: the segment was written by another process.
+    main = threading.main_thread().name
+    assert threads == [main, main, "goqueue-search_0", main]
+
+
+def test_an_index_that_a_read_lacks_is_rebuilt_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    read_really = Disk.read
+
+    def read(disk: Disk, wanted: Slice, *, may_scan: bool = True) -> memoryview:
+        if not threads:
+            raise RebuildNeeded(wanted.log, Offset(0), "planted")
+        return read_really(disk, wanted, may_scan=may_scan)
+
+    def rebuild(_: Disk, __: RebuildNeeded) -> None:
+        threads.append(threading.current_thread().name)
+
+    def rebuild_in_vain(_: Disk, needed: RebuildNeeded) -> None:
+        raise OSError(errno.EIO, str(needed))
+
+    async def run() -> None:
+        shell = Shell(tmp_path)
+        shell.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await shell.pump.wait_until_serving()
+            await shell.pump.ask(CreateTopic(name="a", partitions=1, config=TopicConfig()), LOCAL)
+            await shell.pump.ask(Publish(topic="a", batch=build([Message(value=b"x")])), LOCAL)
+            wanted = Read(topic="a", partition=0, offset=Offset(0))
+            monkeypatch.setattr(Disk, "read", read)
+            monkeypatch.setattr(Disk, "rebuild_index", rebuild_in_vain)
+            with pytest.raises(Refused) as refused:
+                await shell.pump.ask(wanted, LOCAL)
+            assert refused.value.code is Code.BROKER_UNAVAILABLE
+            monkeypatch.setattr(Disk, "rebuild_index", rebuild)
+            records = await shell.pump.ask(wanted, LOCAL)
+            assert isinstance(records, Records)
+            assert records.data
+            assert not shell.halted.done()
+            await shell.close()
+
+    asyncio.run(run())
+    assert threads == ["goqueue-search_0"]
 
 
 def test_a_bug_while_logs_are_opened_halts_the_node(
@@ -204,7 +284,9 @@ def test_stopping_during_recovery_waits_for_one_log_and_opens_no_other(
         shell.start()
         async with asyncio.timeout(PATIENCE_S):
             await shell.pump.wait_until_serving()
-            await shell.pump.ask(CreateTopic(name="many", partitions=5, config=TopicConfig()))
+            await shell.pump.ask(
+                CreateTopic(name="many", partitions=5, config=TopicConfig()), LOCAL
+            )
             await shell.close()
             monkeypatch.setattr(Disk, "open", open_slowly)
             again = Shell(tmp_path)
@@ -223,7 +305,7 @@ def test_stopping_during_recovery_waits_for_one_log_and_opens_no_other(
 def test_a_read_that_the_system_has_no_descriptor_for_is_refused_and_works_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lack(_: Disk, __: Slice) -> memoryview:
+    def lack(_: Disk, __: Slice, **___: bool) -> memoryview:
         raise OSError(errno.EMFILE, "Too many open files")
 
     async def run() -> Refused:
@@ -231,14 +313,14 @@ def test_a_read_that_the_system_has_no_descriptor_for_is_refused_and_works_later
         shell.start()
         async with asyncio.timeout(PATIENCE_S):
             await shell.pump.wait_until_serving()
-            await shell.pump.ask(CreateTopic(name="a", partitions=1, config=TopicConfig()))
-            await shell.pump.ask(Publish(topic="a", batch=build([Message(value=b"x")])))
+            await shell.pump.ask(CreateTopic(name="a", partitions=1, config=TopicConfig()), LOCAL)
+            await shell.pump.ask(Publish(topic="a", batch=build([Message(value=b"x")])), LOCAL)
             read = Read(topic="a", partition=0, offset=Offset(0))
             with monkeypatch.context() as short:
                 short.setattr(Disk, "read", lack)
                 with pytest.raises(Refused) as refused:
-                    await shell.pump.ask(read)
-            records = await shell.pump.ask(read)
+                    await shell.pump.ask(read, LOCAL)
+            records = await shell.pump.ask(read, LOCAL)
             assert isinstance(records, Records)
             assert records.data
             assert not shell.halted.done()

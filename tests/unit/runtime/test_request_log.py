@@ -1,5 +1,6 @@
 """What the log says of requests: refusals sampled by code, and every request only if wanted."""
 
+import msgspec
 import pytest
 
 from goqueue.gateways import AnsweredRequest
@@ -19,6 +20,16 @@ def request(status: int, code: str = "") -> AnsweredRequest:
         code=code,
         reason="because",
     )
+
+
+@pytest.mark.parametrize("path", [b"/readyz", b"/readyz?verbose=true", b"/livez", b"/healthz"])
+def test_a_probe_that_is_told_not_ready_is_no_failure(path: bytes) -> None:
+    lines = EventLines()
+    log = RequestLog(lines.log, logs_access=False)
+    log.answered(msgspec.structs.replace(request(503), path=path))
+    assert lines.take() == []
+    log.answered(msgspec.structs.replace(request(500), path=path))
+    assert [each["event"] for each in lines.take()] == ["request_failed"]
 
 
 @pytest.mark.parametrize(
@@ -70,3 +81,9 @@ def test_the_access_log_has_every_request_without_a_limit() -> None:
         "duration_ms": 1.235,
         "request_id": "id-1",
     }
+
+
+def test_a_client_that_left_is_in_the_access_log_and_is_no_refusal() -> None:
+    lines = EventLines()
+    RequestLog(lines.log, logs_access=True).answered(request(499))
+    assert [(line["event"], line["status"]) for line in lines.take()] == [("access", 499)]

@@ -266,12 +266,19 @@ BROKEN = (
 )
 
 
-def decoding(mode: str, **more: str) -> DecodingOptions:
-    return DecodingOptions(schema=schema_of("id INT"), mode=mode, **more)
+def decoding(mode: str) -> DecodingOptions:
+    """Options of one mode, with everything that any mode needs."""
+    return DecodingOptions(
+        schema=schema_of("id INT"),
+        mode=mode,
+        corrupt_column="bad" if mode == "PERMISSIVE" else None,
+        dlq_topic="dead" if mode == "DLQ" else None,
+        reader="g",
+    )
 
 
 def test_permissive_reads_keep_the_bytes_of_what_is_no_value() -> None:
-    form = Shape(columns=("value", "bad"), decoding=decoding("PERMISSIVE", corrupt_column="bad"))
+    form = Shape(columns=("value", "bad"), decoding=decoding("PERMISSIVE"))
 
     assert shaped(form, *BROKEN).to_pylist() == [
         {"value": {"id": 1}, "bad": None},
@@ -293,7 +300,7 @@ def test_dead_letters_hold_all_that_a_dead_letter_topic_wants(headers_as: str) -
     form = Shape(
         columns=("value", "_letter"),
         headers_as=headers_as,
-        decoding=decoding("DLQ", dlq_topic="dead", reader="g"),
+        decoding=decoding("DLQ"),
     )
 
     good, bad, null = shaped(form, *BROKEN).to_pylist()

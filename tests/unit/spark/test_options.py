@@ -13,6 +13,7 @@ from goqueue.spark.write_options import write_options
 
 SERVER = {"goqueue.servers": "127.0.0.1:8080"}
 JSON = {"subscribe": "a", "valueFormat": "json", "valueSchema": "id BIGINT"}
+AVRO = {"subscribe": "a", "valueFormat": "avro", "schemaSubject": "a-value"}
 REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "spark-options.md"
 
 
@@ -183,7 +184,12 @@ def test_what_spark_adds_for_itself_is_no_mistake() -> None:
         ({"subscribe": "a", "keyFilter": "[1]"}, "keyFilter"),
         ({"subscribe": "a", "headerFilter": "=x"}, "headerFilter"),
         ({"subscribe": "a", "headerFilter": "{}"}, "headerFilter"),
-        ({"subscribe": "a", "valueFormat": "avro"}, "valueFormat"),
+        ({"subscribe": "a", "valueFormat": "avro"}, "schemaSubject"),
+        ({"subscribe": "a", "schemaVersion": "1"}, "schemaVersion"),
+        ({**JSON, "schemaSubject": "a-value"}, "valueSchema"),
+        ({**AVRO, "valueSchema": "id INT"}, "valueSchema"),
+        ({**AVRO, "schemaVersion": "0"}, "schemaVersion"),
+        ({**AVRO, "messageName": "Order"}, "messageName"),
         ({"subscribe": "a", "valueFormat": "xml"}, "valueFormat"),
         ({"subscribe": "a", "valueFormat": "json"}, "valueSchema"),
         ({"subscribe": "a", "valueSchema": "id INT"}, "valueSchema"),
@@ -198,6 +204,16 @@ def test_what_spark_adds_for_itself_is_no_mistake() -> None:
         ({**JSON, "corruptColumn": "key"}, "corruptColumn"),
         ({**JSON, "valueSchema": "id COLOUR"}, "valueSchema"),
         ({"subscribe": "a", "goqueue.tls.caFile": "/ca.pem"}, "goqueue.tls.caFile"),
+        ({"subscribe": "a", "goqueue.tls.certFile": "/c.pem"}, "goqueue.tls.certFile"),
+        (
+            {
+                "subscribe": "a",
+                "goqueue.servers": "https://h:1",
+                "goqueue.tls.keyFile": "/k.pem",
+            },
+            "goqueue.tls.keyFile",
+        ),
+        ({"subscribe": "a", "goqueue.allowPlaintext": "maybe"}, "goqueue.allowPlaintext"),
         ({"subscribe": "a", "goqueue.retries": "-1"}, "goqueue.retries"),
         ({"subscribe": "a", "topicPrefix": "x."}, "topicPrefix"),
     ],
@@ -218,6 +234,9 @@ def test_a_read_that_contradicts_itself_is_refused_by_name(
         ({"maxTriggerDelay": "5m"}, "maxTriggerDelay"),
         ({"minOffsetsPerTrigger": "10", "maxTriggerDelay": "soon"}, "maxTriggerDelay"),
         ({"endingOffsetsByTimestamp": '{"a":{"0":5}}'}, "endingOffsetsByTimestamp"),
+        ({"schemaEvolution": "latest"}, "schemaEvolution"),
+        ({**JSON, "schemaEvolution": "latest"}, "schemaEvolution"),
+        ({**AVRO, "schemaEvolution": "latest", "schemaVersion": "2"}, "schemaEvolution"),
     ],
 )
 def test_triggers_that_contradict_each_other_are_refused_by_name(
@@ -237,6 +256,18 @@ def test_triggers_that_contradict_each_other_are_refused_by_name(
         ({"topic": "a", "dlqTopic": "a"}, "dlqTopic"),
         ({"partitioner": "random"}, "partitioner"),
         ({"includeHeaders": "true"}, "includeHeaders"),
+        ({"valueFormat": "avro"}, "schemaSubject"),
+        ({"schemaSubject": "a-value"}, "schemaSubject"),
+        ({"registerSchema": "true"}, "registerSchema"),
+        (
+            {
+                "valueFormat": "avro",
+                "schemaSubject": "a-value",
+                "schemaVersion": "1",
+                "registerSchema": "true",
+            },
+            "schemaVersion",
+        ),
     ],
 )
 def test_a_write_that_contradicts_itself_is_refused_by_name(
@@ -330,3 +361,9 @@ def test_a_stream_leaves_a_partition_to_one_task_unless_asked_otherwise() -> Non
     assert stream.span.task_bytes_max > 1 << 50
     assert batch.span.task_bytes_max == 128 << 20
     assert split.span.task_bytes_max == 2048
+
+
+def test_servers_without_a_scheme_have_that_of_the_one_before() -> None:
+    servers = "https://a:1,b:2"
+    read = read_options({"goqueue.servers": servers, "subscribe": "t"}, is_stream=False)
+    assert read.link.servers == ("https://a:1", "https://b:2")

@@ -225,3 +225,12 @@ class Rows:
 def test_rows_without_what_a_dead_letter_needs_are_refused(arguments: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"column|needs"):
         split_bad(Rows(), **arguments)  # type: ignore[arg-type]  # refused before Spark is asked
+
+
+def test_json_in_registry_framing_is_read_without_it_beside_plain_and_short_texts() -> None:
+    texts = [b'\0\0\0\0\1{"id":1}', b'{"id":2}', b"\0", b"x", None]
+
+    decoded = JsonValues(schema_of("id BIGINT")).decode(pa.array(texts * 1000, pa.binary()))
+
+    assert decoded.column.to_pylist() == [{"id": 1}, {"id": 2}, None, None, None] * 1000
+    assert list(decoded.faults)[:2] == [2, 3]

@@ -139,7 +139,7 @@ class DrivenLog:
         return served
 
     def seek(self, timestamp: int) -> Offset:
-        found = self.storage.find(self.log.seek(Timestamp(timestamp)))
+        found = self.storage.time_search.find(self.log.seek(Timestamp(timestamp)))
         return self.log.high_watermark if found is None else found
 
     def close(self) -> None:

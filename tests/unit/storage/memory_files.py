@@ -221,6 +221,15 @@ class MemoryFiles:
         for name in names:
             self._move(f"{old}/{name}", f"{new}/{name}")
 
+    def link(self, old: str, new: str) -> None:
+        self.faults.meet("link", new)
+        if old not in self._files or new.rpartition("/")[0] not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
+        if self.kind(new) is not None:
+            raise FileExistsError(errno.EEXIST, "exists", new)
+        self._files[new] = self._files[old]
+        self._add_name(new)
+
     def remove(self, path: str) -> None:
         self.faults.meet("remove", path)
         if path in self._directories:

@@ -289,7 +289,7 @@ def test_a_read_of_a_deleted_log_is_refused() -> None:
     with pytest.raises(Refused) as read:
         storage.read(whole(LOG))
     with pytest.raises(Refused) as found:
-        storage.find([seek])
+        storage.time_search.find([seek])
     assert read.value.code is found.value.code is Code.TOPIC_NOT_FOUND
 
 
@@ -416,6 +416,13 @@ def test_a_sweep_moves_what_no_topic_claims_and_says_so() -> None:
         path.replace("logs/stray", "unclaimed/1/stray"): data for path, data in CONTENT.items()
     }
     assert find_logs(files)[0] == [LogId("orders", 0)]
+
+
+def test_a_sweep_leaves_a_log_alone_that_was_opened_since_the_names_were_collected() -> None:
+    storage = Storage(MemoryFiles(CONTENT))
+    storage.open(LogId("new", 0), SMALL)
+    (moved,) = storage.sweep(["orders"])
+    assert moved.old == "logs/stray"
 
 
 def test_a_sweep_that_finds_nothing_changes_nothing() -> None:

@@ -2,6 +2,7 @@
 
 import errno
 
+import msgspec
 import pytest
 
 from goqueue.model import Code, Refused
@@ -19,6 +20,34 @@ def test_a_snapshot_is_brought_back_by_another_process() -> None:
     storage.save("other", b"three")
     assert Storage(files).load("groups") == b"two"
     assert Storage(files).load("other") == b"three"
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """As a producer in a snapshot."""
+
+    number: int
+    ranges: list[tuple[int, int]]
+
+
+class Large(msgspec.Struct, frozen=True, kw_only=True):
+    """As the snapshot of a partition."""
+
+    topic: int
+    column: bytes
+    columns: tuple[bytes, bytes]
+    rows: list[Row]
+    name: str = 'a "name"'
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 500, 501, 98_304, 98_305, 200_000])
+def test_a_snapshot_that_is_encoded_in_parts_is_the_same_as_one_in_a_piece(size: int) -> None:
+    column = bytes(number % 251 for number in range(size))
+    rows = [Row(number, [(number, number + 1)]) for number in range(min(size, 1_200))]
+    value = Large(topic=7, column=column, columns=(column, column[::-1]), rows=rows)
+    storage = Storage(MemoryFiles())
+    storage.save("delays-7-0", value)
+
+    assert storage.load("delays-7-0") == msgspec.json.encode(value)
 
 
 def test_there_is_no_snapshot_where_none_was_saved() -> None:
@@ -74,3 +103,51 @@ def test_a_hostile_name_never_becomes_a_path(name: str) -> None:
     with pytest.raises(Refused) as loaded:
         storage.load(name)
     assert saved.value.code is loaded.value.code is Code.NAME_INVALID
+
+
+NAMES = tuple(f"delays-1-{number}" for number in range(100))
+
+
+def test_many_snapshots_are_saved_with_one_sync_of_their_directory() -> None:
+    files = MemoryFiles()
+    storage = Storage(files)
+    storage.save("groups", b"")
+    files.faults.calls.clear()
+
+    assert storage.save_together({name: name.encode() for name in NAMES}) == []
+
+    assert [Storage(files).load(name) for name in NAMES] == [name.encode() for name in NAMES]
+    assert files.faults.count("sync_directory") == 1
+    assert files.faults.open_files == []
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
+def test_of_many_snapshots_one_that_fails_keeps_its_old_content(operation: str) -> None:
+    files = MemoryFiles({"snapshots/delays-1-7.json": b"old"})
+    files.faults.broken[operation, "delays-1-7.json.tmp"] = errno.EIO
+    storage = Storage(files)
+
+    assert storage.save_together(dict.fromkeys(NAMES, b"new")) == ["delays-1-7"]
+
+    assert storage.load("delays-1-7") == b"old"
+    assert storage.load("delays-1-8") == b"new"
+    assert files.faults.open_files == []
+
+
+def test_a_kill_at_any_operation_leaves_each_of_many_snapshots_old_or_new() -> None:
+    operations = 0
+    old = {f"snapshots/{name}.json": b"old" for name in NAMES[:3]}
+    while True:
+        files = MemoryFiles(old)
+        files.faults.operations_left = operations
+        try:
+            Storage(files).save_together(dict.fromkeys(NAMES[:3], b"new"))
+        except Killed:
+            operations += 1
+        else:
+            break
+        again = Storage(MemoryFiles(files.copy()))
+        assert all(again.load(name) in {b"old", b"new"} for name in NAMES[:3])
+        assert again.save_together(dict.fromkeys(NAMES[:3], b"next")) == []
+        assert again.load(NAMES[0]) == b"next"
+    assert operations > 9

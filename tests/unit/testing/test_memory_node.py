@@ -245,7 +245,9 @@ def test_clients_that_are_left_over_are_named() -> None:
         await anext(consumer)
 
     left: list[asyncio.Task[None]] = []
-    with pytest.warns(ResourceWarning, match=r"still waited for it \(1 Poll\)"):
+    with pytest.warns(
+        ResourceWarning, match=r"still waited for it \(1 CooperativeHeartbeat, 1 Poll\)"
+    ):
         asyncio.run(run())
 
 
@@ -382,3 +384,58 @@ def test_schedules_know_the_time_zones_of_the_machine() -> None:
         )
 
     assert made.next_tick_at is not None
+
+
+@pytest.mark.parametrize(
+    "timeout", [0, 61, -1, float("nan"), float("inf"), "61s", "soon", None, True]
+)
+def test_how_long_a_request_may_wait_is_checked_before_anything_is_published(
+    timeout: object,
+) -> None:
+    async def play() -> None:
+        async with MemoryNode() as node, node.connect() as q:
+            await q.topics.create("prices")
+            with pytest.raises(ValueError, match=r"timeout is from 1 ms to 60 s"):
+                await q.request("prices", "apples", timeout=timeout)  # type: ignore[arg-type]  # a hasty caller
+            assert (await q.topics.describe("prices")).total_messages == 0
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("timeout", [2, 2.0, "2s", "2000ms", dt.timedelta(seconds=2)])
+def test_a_request_waits_for_a_duration_in_any_notation(
+    timeout: float | str | dt.timedelta,
+) -> None:
+    async def play() -> None:
+        async with MemoryNode() as node, node.connect() as q:
+            await q.topics.create("prices")
+            asking = asyncio.create_task(q.request("prices", "apples", timeout=timeout))
+            await node.clock.settle()
+            await node.clock.advance(1.9)
+            assert not asking.done()
+            await node.clock.advance(0.2)
+            with pytest.raises(goqueue.NoReply):
+                await asking
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max": 0},
+        {"wait": float("nan")},
+        {"wait": -1},
+        {"visibility_s": 0},
+        {"visibility_s": 50_000},
+    ],
+)
+def test_what_cannot_be_received_is_refused_before_it_is_asked_for(
+    options: dict[str, float],
+) -> None:
+    async def play() -> None:
+        async with MemoryNode() as node, node.connect() as q:
+            with pytest.raises(ValueError, match=next(iter(options))):
+                await q.receive("prices", group="g", **options)  # type: ignore[arg-type]  # a hasty caller
+
+    asyncio.run(play())

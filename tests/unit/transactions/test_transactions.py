@@ -347,8 +347,29 @@ def test_old_keys_of_group_commits_go_a_few_at_a_time_the_oldest_first() -> None
     assert machine.has_key("k50")
 
 
-def granted(producers: Producers, now: Now, name: str | None = None) -> Producer:
-    producer = producers.apply(producers.init(InitProducer(transactional_id=name), now))
+def test_a_tenant_has_a_share_of_the_keys_and_leaves_the_rest_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("goqueue.transactions.transactions._KEYS_MAX", 20)
+    machine = Transactions()
+    for number in range(2):
+        machine.apply(machine.keep(f"k{number}", at(), "acme"))
+
+    with pytest.raises(Refused) as refused:
+        machine.keep("k2", at(), "acme")
+    assert refused.value.code is Code.QUOTA_EXCEEDED
+    assert refused.value.facts["limit"] == 2
+    for number in range(18):
+        machine.apply(machine.keep(f"k{number}", at()))
+    assert machine.has_key("k0", "acme")
+    # A week later the oldest make room.
+    machine.apply(machine.keep("k2", at(8 * 24 * HOUR), "acme"))
+
+
+def granted(
+    producers: Producers, now: Now, name: str | None = None, tenant: str = "default"
+) -> Producer:
+    producer = producers.apply(producers.init(InitProducer(transactional_id=name), now, tenant))
     producers.hear(producer, now)
     return producer
 
@@ -376,6 +397,26 @@ def test_transactional_producers_give_way_after_a_week_and_not_for_a_clock_that_
 
     assert producers.get(names[0].id) is None
     assert producers.named("mailing") is names[1]
+
+
+def test_a_tenant_has_a_share_of_the_producers_and_only_its_own_give_way() -> None:
+    producers = Producers(limit=50)
+    producers.begin_life(at())
+    others = [granted(producers, at(), tenant="globex"), granted(producers, at())]
+    first = granted(producers, at(1), tenant="acme")
+    for number in range(4):
+        granted(producers, at(2 + number), f"billing{number}", tenant="acme")
+    granted(producers, at(10), "billing4", tenant="acme")
+
+    assert producers.get(first.id) is None
+    assert [producers.get(each.id) for each in others] == others
+    with pytest.raises(Refused) as refused:
+        producers.init(InitProducer(transactional_id="billing5"), at(11), "acme")
+    assert refused.value.code is Code.QUOTA_EXCEEDED
+    assert refused.value.facts["limit"] == 5
+    # One that is known gets its next epoch, and others are not concerned.
+    assert granted(producers, at(12), "billing4", tenant="acme").epoch == 1
+    granted(producers, at(12), "billing5", tenant="globex")
 
 
 def test_a_restart_makes_no_producer_young_again() -> None:

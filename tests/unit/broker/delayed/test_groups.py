@@ -5,6 +5,7 @@ import pytest
 
 from goqueue.model import SECOND, Offset, Priority
 from goqueue.model.requests import (
+    Acks,
     CommitOffsets,
     Mode,
     Offsets,
@@ -134,7 +135,7 @@ def test_a_stuck_key_does_not_hold_up_what_fires_for_another() -> None:
 def test_a_producer_that_does_not_wait_can_delay_messages() -> None:
     node = store()
     for value in ("first", "second"):
-        command = msgspec.structs.replace(delaying(node, (value, SECOND)), waits=False)
+        command = msgspec.structs.replace(delaying(node, (value, SECOND)), acks=Acks.NONE)
         assert node.ask(command, Published).targets == [0]
     node.advance(SECOND + TICK)
 

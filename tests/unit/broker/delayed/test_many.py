@@ -2,7 +2,8 @@
 
 import pytest
 
-from goqueue.model import GIVEN_HEADERS_BYTES_MAX, SECOND, Code, LogId, Offset, Refused
+from goqueue.delivery import DelaysStated
+from goqueue.model import GIVEN_HEADERS_BYTES_MAX, SECOND, Code, LogId, Offset, Refused, Save
 from goqueue.model.requests import (
     DelayedDescription,
     DelayedList,
@@ -13,6 +14,7 @@ from goqueue.model.requests import (
 )
 from tests.unit.broker.delayed.users import (
     TICK,
+    cancel,
     delay,
     delayed_from,
     pending,
@@ -22,6 +24,7 @@ from tests.unit.broker.delayed.users import (
     statistics,
     store,
 )
+from tests.unit.broker.driven_node import Work
 from tests.unit.broker.users import (
     ORDERS,
     ack,
@@ -168,3 +171,32 @@ def test_a_message_with_all_the_headers_that_may_be_given_is_delivered() -> None
 
     assert shown_values(node) == ["full", "next"]
     assert [delayed_from(record) for record in shown(node)] == [0, 1]
+
+
+def test_a_large_snapshot_is_copied_in_turns_and_encoded_by_the_shell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("goqueue.broker.delayed.delays._SAVE_CHANGES_MIN", 1_000)
+    # 225 blocks of ten units each: a turn has 500.
+    monkeypatch.setattr("goqueue.delivery.delays_copy.BLOCK_ENTRIES", 20)
+    node = store()
+    saved: list[Save] = []
+
+    def record(work: Work) -> bool:
+        if isinstance(work, Save) and work.name.startswith("delays"):
+            saved.append(work)
+        return False
+
+    node.crash_before = record
+    delay(node, *((str(number), DAY) for number in range(1_500)))
+    node.turn_units_max = 0
+    node.advance(2 * SECOND)
+    assert 250 <= node.turn_units_max <= 510
+    assert isinstance(saved[-1].data, DelaysStated)
+
+    # What was stated does not change with what is still known of it.
+    before = saved[-1].data.outcomes
+    cancel(node, 7)
+    assert saved[-1].data.outcomes == before
+    assert statistics(node.twin()) == statistics(node.twin(without_snapshots=True))
+    assert statistics(node.twin()).pending == 1_499

@@ -1,17 +1,28 @@
 """Thousands of messages that move at once: in steps, together, and nobody waits for all of them."""
 
+import errno
 from collections import Counter
 
 import pytest
 
 from goqueue.broker.turns import TURN_UNITS
-from goqueue.model import SECOND, LogId, Message, Write
+from goqueue.model import (
+    SECOND,
+    Code,
+    DeadLettersStalled,
+    Failed,
+    LogId,
+    Message,
+    Refused,
+    Write,
+)
 from goqueue.model.requests import (
     DeleteGroup,
     DeleteTopic,
     Done,
     Leave,
     Mode,
+    Nack,
     Publish,
     Published,
     Redrive,
@@ -22,7 +33,18 @@ from goqueue.model.requests import (
 )
 from goqueue.records import build
 from tests.unit.broker.driven_node import Crashed, DrivenNode, Work
-from tests.unit.broker.users import LETTERS, ORDERS, create, join, poll, publish, read, read_values
+from tests.unit.broker.users import (
+    LETTERS,
+    ORDERS,
+    Delivery,
+    create,
+    join,
+    poll,
+    publish,
+    read,
+    read_values,
+    shop,
+)
 
 GROUPS = LogId("__groups", 0)
 
@@ -178,3 +200,140 @@ def test_a_crash_in_the_midst_of_a_redrive_leaves_each_dead_letter_in_one_place(
     redrive(node)
 
     assert sorted(map(int, read_values(node))) == list(range(600))
+
+
+def patient_shop(max_deliveries: int = 3) -> DrivenNode:
+    """A node with one member that may be silent for minutes."""
+    node = DrivenNode()
+    create(node, config=TopicConfig(max_deliveries=max_deliveries))
+    join(node, session_ns=600 * SECOND)
+    return node
+
+
+def rejected(node: DrivenNode, message: Delivery) -> Refused:
+    """The refusal of a reject."""
+    request = node.begin(Reject(receipt=message.receipt, reason=""))
+    with pytest.raises(Refused) as refused:
+        node.reply(request, Returned)
+    return refused.value
+
+
+def stalls(node: DrivenNode) -> list[DeadLettersStalled]:
+    return [each for each in node.reports if isinstance(each, DeadLettersStalled)]
+
+
+def stalled_gauge(node: DrivenNode) -> dict[str, object]:
+    """The stalled messages, by topic."""
+    name = "goqueue_broker_dead_letters_stalled"
+    family = next(each for each in node.node.metrics() if each.name == name)
+    samples = [sample for sample in family.samples if sample is not None]
+    return {labels[0]: value for labels, value in samples}
+
+
+@pytest.mark.parametrize("when", ["before", "while the copy is written"])
+def test_a_reject_is_refused_when_the_log_of_the_dead_letters_has_failed(when: str) -> None:
+    node = shop(max_deliveries=2)
+    create(node, "orders.dlq")
+    publish(node, "a")
+    message = poll(node)[0]
+    if when == "before":
+        node.take(Failed(log=LETTERS, reason="broken"))
+        refused = rejected(node, message)
+    else:
+        node.slow_down(LETTERS)
+        request = node.begin(Reject(receipt=message.receipt, reason=""))
+        assert not node.is_answered(request)
+        node.take(Failed(log=LETTERS, reason="broken"))
+        with pytest.raises(Refused) as raised:
+            node.reply(request, Returned)
+        refused = raised.value
+
+    assert refused.code is Code.STORAGE_FAILED
+    assert refused.facts["reason"] == "broken"
+    # The message stays with its group.
+    again = poll(node)[0]
+    assert (again.value, again.attempt) == (b"a", 2)
+
+
+def test_a_message_without_deliveries_left_waits_for_failed_dead_letters_and_is_reported() -> None:
+    node = patient_shop(max_deliveries=1)
+    create(node, "orders.dlq")
+    publish(node, "a")
+    message = poll(node)[0]
+    node.take(Failed(log=LETTERS, reason="broken"))
+    request = node.begin(Nack(receipt=message.receipt))
+    with pytest.raises(Refused) as refused:
+        node.reply(request, Returned)
+
+    assert refused.value.code is Code.STORAGE_FAILED
+    # It is neither delivered again nor lost, however often the move is tried.
+    node.advance(30 * SECOND)
+    assert poll(node) == []
+    assert stalls(node) == [DeadLettersStalled(topic="orders.dlq", count=1, reason="broken")]
+    assert stalled_gauge(node) == {"orders.dlq": 1}
+    node.advance(31 * SECOND)
+    assert len(stalls(node)) == 2
+
+    node.restart()
+    join(node)
+    poll(node)
+    node.advance(3 * SECOND)
+    assert read_values(node, LETTERS) == ["a"]
+
+
+def test_a_reject_is_refused_when_the_dead_letter_topic_cannot_be_created() -> None:
+    node = shop()
+    publish(node, "a")
+    message = poll(node)[0]
+    node.files.faults.broken["make_directory", "orders.dlq"] = errno.EIO
+    refused = rejected(node, message)
+
+    assert refused.code is Code.STORAGE_FAILED
+    node.files.faults.broken.clear()
+    node.advance(2 * SECOND)
+    again = node.begin(Reject(receipt=poll(node)[0].receipt, reason=""))
+    assert node.reply(again, Returned).dead_letter_offset == 0
+
+
+def test_a_full_disk_stalls_a_reject_and_is_reported_once_a_minute() -> None:
+    node = patient_shop()
+    create(node, "orders.dlq")
+    publish(node, "a")
+    message = poll(node)[0]
+    full = "write", "orders.dlq/0/00000000000000000000.log"
+    node.files.faults.broken[full] = errno.ENOSPC
+    request = node.begin(Reject(receipt=message.receipt, reason=""))
+    node.advance(10 * SECOND)
+
+    assert not node.is_answered(request)
+    assert [each.reason for each in stalls(node)] == ["storage_full"]
+    del node.files.faults.broken[full]
+    node.advance(10 * SECOND)
+    assert node.reply(request, Returned).dead_letter_offset == 0
+    assert stalled_gauge(node) == {}
+
+
+def test_a_redrive_into_a_failed_log_ends_and_leaves_the_dead_letters() -> None:
+    node = with_letters(10)
+    node.take(Failed(log=ORDERS, reason="broken"))
+
+    assert redrive(node) == 0
+    assert len(read(node, LETTERS)) == 10
+
+
+def test_thousands_of_rejects_of_a_failed_log_are_refused_in_bounded_turns() -> None:
+    node = DrivenNode(budget_units=100)
+    create(node)
+    create(node, "orders.dlq")
+    join(node)
+    publish(node, *map(str, range(1000)))
+    node.slow_down(LETTERS)
+    waiting = [
+        node.begin(Reject(receipt=each.receipt, reason="")) for each in poll(node, count=1000)
+    ]
+    node.turn_units_max = 0
+    node.take(Failed(log=LETTERS, reason="broken"))
+
+    assert all(node.is_answered(each) for each in waiting)
+    assert node.turn_units_max <= 200
+    assert len(poll(node, count=1000)) == 1000

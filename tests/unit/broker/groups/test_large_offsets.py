@@ -10,7 +10,6 @@ from goqueue.broker import JournalLimits
 from goqueue.broker.journal import JOURNAL_SETTINGS
 from goqueue.broker.journal_changes import Change, Delivered, GivenBack, Settled
 from goqueue.broker.turns import TURN_UNITS
-from goqueue.delivery import BACKOFF_MAX
 from goqueue.log import Log
 from goqueue.model import (
     HOUR,
@@ -113,9 +112,14 @@ def test_nacks_with_long_reasons_stop_no_upkeep() -> None:
     assert [each.attempt for each in poll(node, count=3)] == [2, 2, 2]
 
 
-def test_only_so_many_messages_of_a_group_and_partition_rest() -> None:
-    node = node_with(BACKOFF_MAX + 1, JournalLimits())
-    for _ in range(BACKOFF_MAX // 1000):
+def test_only_so_many_messages_of_a_group_and_partition_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A fiftieth of what it is.
+    limit = 2000
+    monkeypatch.setattr("goqueue.broker.groups.acks.BACKOFF_MAX", limit)
+    node = node_with(limit + 1, JournalLimits())
+    for _ in range(limit // 1000):
         for delivery in poll(node, count=1000):
             node.ask(Nack(receipt=delivery.receipt, delay_ns=300 * SECOND), Returned)
     (last,) = poll(node, count=1)
@@ -123,7 +127,7 @@ def test_only_so_many_messages_of_a_group_and_partition_rest() -> None:
     with pytest.raises(Refused) as refused:
         node.ask(Nack(receipt=last.receipt, delay_ns=300 * SECOND), Returned)
     assert refused.value.code is Code.QUOTA_EXCEEDED
-    assert refused.value.facts["quota"] == "resting"
+    assert refused.value.facts == {"quota": "resting", "limit": limit}
     assert node.ask(Nack(receipt=last.receipt, delay_ns=0), Returned).attempt == 1
     node.advance(300 * SECOND)
     (last, *_) = poll(node, count=1000)

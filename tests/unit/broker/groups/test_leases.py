@@ -2,10 +2,11 @@
 
 import pytest
 
-from goqueue.model import SECOND, Code, LogId, RequestId
+from goqueue.model import SECOND, Code, LogId, Refused, RequestId
 from goqueue.model.requests import (
     DescribeReliability,
     Done,
+    Drain,
     Leave,
     Mode,
     Release,
@@ -203,3 +204,52 @@ def test_a_release_by_a_member_that_left_is_stale() -> None:
 
     assert release_code(node, held) is Code.RECEIPT_STALE
     assert held.log == LogId("orders", 0)
+
+
+def test_a_drained_member_has_no_waiting_poll_and_gets_nothing_more() -> None:
+    node = shop(mode=Mode.SHARED)
+    publish(node, "a", "b")
+    first, second = poll(node)
+    waiting = begin_poll(node)
+
+    node.ask(Drain(group="shop", member_id="c1-c100"), Done)
+
+    assert polled(node, waiting) == []
+    release(node, second)
+    late = begin_poll(node)
+    assert polled(node, late) == [], "a poll that was on its way is answered at once"
+    assert ack_code(node, first) is None, "its leases stay"
+    join(node, client="c2", mode=Mode.SHARED)
+    (again,) = poll(node, client="c2")
+    assert (again.value, again.attempt) == (b"b", 1)
+
+
+def test_a_drained_member_that_joins_again_is_delivered_to() -> None:
+    node = shop(mode=Mode.SHARED)
+    node.ask(Drain(group="shop", member_id="c1-c100"), Done)
+    publish(node, "a")
+    assert values(poll(node)) == []
+
+    join(node, mode=Mode.SHARED, member_id="c1-c100")
+
+    assert values(poll(node)) == ["a"]
+
+
+def test_draining_ends_polls_of_nobody_else() -> None:
+    node = shop(mode=Mode.SHARED)
+    join(node, client="c2", mode=Mode.SHARED)
+    waiting = begin_poll(node, client="c2")
+
+    node.ask(Drain(group="shop", member_id="c1-c100"), Done)
+
+    assert not node.is_answered(waiting)
+    publish(node, "a")
+    assert polled(node, waiting) == ["a"]
+
+
+def test_who_is_no_member_cannot_be_drained() -> None:
+    node = shop()
+    with pytest.raises(Refused, match="member_not_found"):
+        node.ask(Drain(group="shop", member_id="nobody"), Done)
+    with pytest.raises(Refused, match="group_not_found"):
+        node.ask(Drain(group="none", member_id="c1-c100"), Done)

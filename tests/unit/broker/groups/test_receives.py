@@ -59,8 +59,9 @@ def _shop(*names: str, partitions: int = 1) -> DrivenNode:
     return node
 
 
-def _receiving(topic: str = "orders", group: str = "shop", **more: int) -> Receive:
-    return Receive(group=group, topic=topic, messages_max=more.pop("count", 100), **more)
+def _receiving(topics: str = "orders", group: str = "shop", **more: int) -> Receive:
+    named = tuple(topics.split())
+    return Receive(group=group, topics=named, messages_max=more.pop("count", 100), **more)
 
 
 def _receive(
@@ -151,22 +152,95 @@ def test_a_receive_keeps_the_order_of_keys_in_a_group_that_does() -> None:
     assert values(_receive(node)) == ["2"]
 
 
-@pytest.mark.parametrize("has_members", [True, False])
-def test_a_group_that_owns_partitions_is_not_received_from(has_members: bool) -> None:
+def test_a_group_whose_members_own_partitions_is_not_received_from() -> None:
     node = _shop()
-    joined = join(node, mode=Mode.PARTITIONED)
-    if not has_members:
-        node.ask(Leave(group="shop", member_id=joined.member_id), Done)
+    join(node, mode=Mode.PARTITIONED)
 
     assert _refusal(node, _receiving()).code is Code.GROUP_MISMATCH
 
 
-def test_a_group_that_reads_a_stream_is_not_received_from() -> None:
+def test_a_partitioned_group_is_received_from_while_it_has_no_members() -> None:
+    node = _shop(partitions=2)
+    publish(node, "a", "b", targets=[0, 1])
+    joined = join(node, mode=Mode.PARTITIONED)
+    ack(node, *(each for each in poll(node) if each.value == b"a"))
+    node.ask(Leave(group="shop", member_id=joined.member_id), Done)
+
+    (held,) = _receive(node)
+    waiting = node.begin(_receiving(wait_ns=10 * SECOND))
+    publish(node, "c", targets=[1])
+
+    assert (held.value, held.attempt) == (b"b", 2)
+    assert polled(node, waiting) == ["c"]
+    assert ack_code(node, held) is None
+    described = node.ask(DescribeGroup(group="shop"), GroupDescription)
+    assert (described.mode, described.members) == (Mode.PARTITIONED, ())
+
+
+def test_a_group_that_read_a_stream_is_received_from_where_it_stands() -> None:
     node = _shop()
-    publish(node, "a")
+    publish(node, "a", "b")
     node.ask(CommitOffsets(group="shop", offsets={LogId("orders", 0): Offset(1)}), Offsets)
 
+    assert values(_receive(node)) == ["b"]
+
+
+def test_a_first_member_that_owns_partitions_ends_the_leases_of_receivers() -> None:
+    node = _shop()
+    publish(node, "held", "nacked")
+    joined = join(node, mode=Mode.PARTITIONED)
+    node.ask(Leave(group="shop", member_id=joined.member_id), Done)
+    held, nacked = _receive(node)
+    nack(node, nacked, delay_ns=60 * SECOND)
+    waiting = node.begin(_receiving(wait_ns=10 * SECOND))
+
+    join(node, mode=Mode.PARTITIONED)
+
+    with pytest.raises(Refused, match=Code.GROUP_MISMATCH):
+        node.reply(waiting, Leased)
+    assert ack_code(node, held) is Code.RECEIPT_STALE
+    # A backoff is no lease: it goes on.
+    assert [(each.value, each.attempt) for each in poll(node)] == [(b"held", 2)]
     assert _refusal(node, _receiving()).code is Code.GROUP_MISMATCH
+
+
+def test_one_receive_leases_from_several_topics() -> None:
+    node = _shop("orders", "bills", "other")
+    for topic in ("orders", "bills", "other"):
+        publish(node, topic, topic=topic)
+
+    got = _receive(node, "orders bills orders")
+
+    assert sorted(values(got)) == ["bills", "orders"]
+    for each in got:
+        assert ack_code(node, each) is None
+    lag = node.ask(DescribeLag(group="shop"), Lag)
+    assert {each.log.topic: each.lag for each in lag.partitions} == {"orders": 0, "bills": 0}
+
+
+def test_a_receive_from_several_topics_wakes_for_each_and_hears_that_one_is_gone() -> None:
+    node = _shop("orders", "bills")
+    first = node.begin(_receiving("orders bills", wait_ns=10 * SECOND))
+    publish(node, "b", topic="bills")
+    assert polled(node, first) == ["b"]
+
+    second = node.begin(_receiving("orders bills", wait_ns=10 * SECOND))
+    publish(node, "o", topic="orders")
+    assert polled(node, second) == ["o"]
+
+    third = node.begin(_receiving("orders bills", wait_ns=10 * SECOND))
+    node.ask(DeleteTopic(name="bills"), Done)
+    with pytest.raises(Refused, match=Code.TOPIC_NOT_FOUND):
+        node.reply(third, Leased)
+
+
+@pytest.mark.parametrize("count", [0, 21])
+def test_a_receive_names_one_topic_at_least_and_twenty_at_most(count: int) -> None:
+    node = _shop(*(f"t{number}" for number in range(count)))
+
+    refused = _refusal(node, _receiving(" ".join(f"t{number}" for number in range(count))))
+
+    assert (refused.code, refused.facts["field"]) == (Code.REQUEST_INVALID, "topics")
 
 
 def test_a_receive_from_an_unknown_topic_creates_no_group() -> None:
@@ -181,7 +255,7 @@ def test_a_lease_that_is_too_short_or_too_long_is_refused(visibility_ns: int) ->
     node = _shop()
 
     refused = _refusal(node, _receiving(visibility_ns=visibility_ns))
-    assert refused.facts["field"] == "visibility"
+    assert refused.facts["field"] == "visibility_timeout"
     assert _refusal(node, DescribeGroup(group="shop")).code is Code.GROUP_NOT_FOUND
 
 

@@ -242,14 +242,47 @@ def test_polls_of_many_groups_are_woken_in_turns_that_are_bounded() -> None:
     assert node.turn_units_max <= TURN_UNITS * 5 // 4
 
 
-def test_a_message_in_each_partition_comes_in_one_answer() -> None:
+def test_messages_committed_together_come_in_one_answer_without_a_read() -> None:
     node, (waiting,) = crowd(members=1, partitions=5, mode=Mode.SHARED)
-    node.reads_are_late = True
+    node.reads_are_late = node.shares_turns = True
+
     publish(node, "a", "b", "c", targets=[0, 2, 4])
+
+    assert sorted(polled(node, waiting)) == ["a", "b", "c"]
+
+
+def test_a_waiting_poll_gets_a_committed_message_without_a_read() -> None:
+    node = shop()
+    waiting = begin_poll(node, wait_ns=10 * SECOND)
+    node.reads_are_late = True
+
+    publish(node, "a")
+
+    assert polled(node, waiting) == ["a"]
+
+
+def test_a_waiting_poll_with_a_backlog_before_it_reads_that_first() -> None:
+    node = shop()
+    publish(node, "a")
+    node.reads_are_late = True
+    waiting = begin_poll(node, wait_ns=10 * SECOND)
+    publish(node, "b")
     assert not node.is_answered(waiting)
     node.finish_reads()
 
-    assert sorted(polled(node, waiting)) == ["a", "b", "c"]
+    assert polled(node, waiting) == ["a"]
+    assert polled(node, begin_poll(node)) == ["b"]
+
+
+def test_large_messages_in_several_partitions_are_read_and_come_in_one_answer() -> None:
+    large = [letter * 70_000 for letter in "abc"]
+    node, (waiting,) = crowd(members=1, partitions=5, mode=Mode.SHARED)
+    node.reads_are_late = True
+    publish(node, *large, targets=[0, 2, 4])
+    assert not node.is_answered(waiting)
+    node.finish_reads()
+
+    assert sorted(polled(node, waiting)) == large
 
 
 def test_a_rebalance_looks_at_partitions_that_all_members_share_once() -> None:
@@ -269,7 +302,7 @@ def test_members_that_share_all_partitions_share_one_tuple_of_them() -> None:
         command = Join(
             group="g", client_id=f"c{number}", topics=("t",), token=f"{number}", mode=Mode.SHARED
         )
-        _, stated = groups.join(command, {"t": 50}, NOW)
+        stated = groups.join(command, {"t": 50}, NOW).stated
         assert stated is not None
         assert len({id(member.assigned) for member in stated.members}) == 1
         group = groups.apply(stated)

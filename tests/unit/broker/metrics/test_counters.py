@@ -224,7 +224,11 @@ def test_a_rebalance_counts_what_members_got_and_lost() -> None:
     left = samples(node, "goqueue_consumer_group_leaves_total")
     assert left == {f'{group},reason="session_timeout"': 2}
     states = samples(node, "goqueue_consumer_group_state")
-    assert states == {f'{group},state="empty"': 1, f'{group},state="stable"': 0}
+    assert states == {
+        f'{group},state="empty"': 1,
+        f'{group},state="stable"': 0,
+        f'{group},state="rebalancing"': 0,
+    }
 
 
 def test_lag_is_the_same_as_the_api_tells_by_topic_and_by_partition() -> None:

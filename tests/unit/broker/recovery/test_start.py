@@ -4,6 +4,7 @@ import pytest
 
 from goqueue.broker import GROUPS_LOG, TOPICS_LOG, Node
 from goqueue.model import (
+    LOCAL,
     SECOND,
     Answer,
     Asked,
@@ -25,7 +26,7 @@ NOW = Now(Instant(0), Timestamp(EPOCH_NS))
 
 def ask(node: Node, command: DescribeNode | ListTopics) -> object:
     """The answer of a bare node, which has seen none of its effects carried out."""
-    effects = node.handle(Asked(request=RequestId(1), command=command), NOW)
+    effects = node.handle(Asked(request=RequestId(1), command=command, caller=LOCAL), NOW)
     (answer,) = [effect for effect in effects if isinstance(effect, Answer)]
     return answer.reply
 

@@ -117,6 +117,9 @@ def is_taken_over(life: Life) -> None:
 
 
 LIVES = [commits, aborts, times_out, commits_as_a_group, is_taken_over]
+# Each run takes some of the crashes, by an odd step: what else differs alternates with them.
+# The long run takes all.
+STEPS = pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
 
 
 def find(node: DrivenNode, name: str) -> int:
@@ -205,8 +208,11 @@ def test_a_life_cut_off_before_any_piece_of_work_is_whole(
     assert number > 15
 
 
+@STEPS
 @pytest.mark.parametrize("live", LIVES)
-def test_a_life_cut_off_in_any_file_operation_is_whole(live: Callable[[Life], None]) -> None:
+def test_a_life_cut_off_in_any_file_operation_is_whole(
+    live: Callable[[Life], None], step: int
+) -> None:
     number = 0
     has_ended = False
     while not has_ended:
@@ -219,13 +225,14 @@ def test_a_life_cut_off_in_any_file_operation_is_whole(live: Callable[[Life], No
             pass
         life.node.restart()
         assert_whole(life, finishes=number % 2 == 0)
-        number += 1
+        number += step
     assert number > 15
 
 
+@STEPS
 @pytest.mark.parametrize("live", LIVES)
 def test_a_second_crash_while_the_first_is_mended_leaves_all_whole(
-    live: Callable[[Life], None],
+    live: Callable[[Life], None], step: int
 ) -> None:
     number = 0
     has_ended = False
@@ -239,7 +246,7 @@ def test_a_second_crash_while_the_first_is_mended_leaves_all_whole(
             except Crashed:
                 life.node.restart()
             assert_whole(life, finishes=False)
-        number += 2
+        number += step
     assert number > 15
 
 

@@ -133,9 +133,9 @@ def test_a_segment_full_of_starts_that_are_none_is_given_up_in_good_time(tmp_pat
     directory = write_log(tmp_path)
     header = segment(directory, 0).read_bytes()[:28] + (1 << 20).to_bytes(4, "big") + b"\0\0"
     segment(directory, 0).write_bytes(header * 60_000)
-    began = time.monotonic()
+    began = time.process_time()
     assert Kind.DAMAGE in kinds(directory)
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_a_segment_of_nothing_but_flaws_is_not_reported_without_end(tmp_path: Path) -> None:

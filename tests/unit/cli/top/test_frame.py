@@ -25,7 +25,14 @@ from goqueue.cli.top.render import (
     width_of,
 )
 from goqueue.cli.top.state import Choice, View
-from goqueue.client.admin_replies import GroupDescription, MemberDescription, Partition
+from goqueue.client.admin_replies import (
+    GroupDescription,
+    MemberDescription,
+    Partition,
+    ReadinessCheck,
+)
+from goqueue.client.dead_letter import DeadLetter, Place
+from goqueue.client.message import Message
 from tests.examples import examples
 from tests.unit.cli.top.samples import NOON, group, lag_of, lanes, sample, topic, transaction
 
@@ -368,7 +375,7 @@ def test_help_names_every_key_at_the_usual_size() -> None:
 
 def test_one_picture_shows_every_view_and_how_much_is_left_out() -> None:
     text = "\n".join(text_of(line) for line in draw_all(crowded(50), 100, 20, NOON, SERVER))
-    for words in ("TOPICS", "GROUPS", "WAITING", "LETTERS", "NODE", "… of 50"):
+    for words in ("TOPICS", "GROUPS", "PRIORITIES AND DELAYS", "DEAD LETTERS", "NODE", "… of 50"):
         assert words in text
     assert sum(line.startswith("t00") for line in text.splitlines()) == 20
 
@@ -480,3 +487,62 @@ def test_one_picture_of_one_view_shows_no_other() -> None:
     assert "TOPICS" not in text
     filtered = draw_all(busy(), 100, 20, NOON, SERVER, only=View.TOPICS, wanted="xyzzy")
     assert "nothing matches xyzzy" in "\n".join(text_of(line) for line in filtered)
+
+
+@pytest.mark.parametrize(
+    ("latency", "shown"), [("349.769\u00b5s", "0.3ms"), ("12.34ms", "12ms"), ("1.5s", "1s")]
+)
+def test_the_latency_of_a_check_is_rounded(latency: str, shown: str) -> None:
+    found = sample()
+    checks = {"broker": ReadinessCheck(status="pass", latency=latency)}
+    readiness = msgspec.structs.replace(found.readiness, checks=checks)
+    board = Board()
+    board.apply(msgspec.structs.replace(found, readiness=readiness))
+    text = "\n".join(lines_of(draw(board, Choice(view=View.NODE))))
+    assert f"pass  {shown}" in text
+    assert "\u00b5" not in text
+
+
+def letter(offset: int, reason: str, *, value: bytes = b"a value") -> DeadLetter:
+    message = Message(
+        topic="orders.dlq",
+        partition=0,
+        offset=offset,
+        timestamp=offset,
+        priority=2,
+        key=b"customer-7",
+        value=value,
+    )
+    return DeadLetter(
+        message=message,
+        origin=Place("orders", 1, 40 + offset),
+        group="billing",
+        cause="rejected",
+        reason=reason,
+        deliveries=3,
+        dead_at=NOON,
+    )
+
+
+def test_dead_letters_are_opened_and_the_marked_one_is_shown_whole() -> None:
+    board, opened = Board(), Choice(view=View.DEAD_LETTERS, opened="orders.dlq")
+    board.apply(sample(0.0, letters={"orders.dlq": 2}))
+    assert board.wants(shown=(), view="letters", opened="orders.dlq").letters == ("orders.dlq",)
+    assert "asking" in "\n".join(lines_of(draw(board, opened)))
+
+    letters = (letter(1, "no such customer"), letter(0, "bad\x1b[2J", value=b"\xff\x00"))
+    found = sample(1.0, letters={"orders.dlq": 2})
+    board.apply(msgspec.structs.replace(found, letters={"orders.dlq": letters}))
+
+    text = "\n".join(lines_of(draw(board, opened)))
+    for words in ("0:1", "0:0", "billing", "no such customer", "of orders 1:41", "customer-7"):
+        assert words in text
+    assert "goqueue dlq show orders 0:1" in text
+    assert "a value" in text
+    assert "\x1b" not in text
+    below = "\n".join(lines_of(draw(board, msgspec.structs.replace(opened, cursor=1))))
+    assert "goqueue dlq show orders 0:0" in below
+    # They are read again when there are more or fewer.
+    assert board.wants(shown=(), view="letters", opened="orders.dlq").letters == ()
+    board.apply(sample(2.0, letters={"orders.dlq": 3}))
+    assert board.wants(shown=(), view="letters", opened="orders.dlq").letters == ("orders.dlq",)

@@ -101,6 +101,13 @@ def test_no_bytes_break_the_keys(chunks: list[bytes]) -> None:
         assert all(keys.feed(chunk))
 
 
+def test_enter_opens_dead_letters_of_which_none_leads_further() -> None:
+    opened = press(after("4"), "enter", "orders.dlq")
+    assert (opened.view, opened.opened) == (View.DEAD_LETTERS, "orders.dlq")
+    assert press(opened, "enter", "0:1") == opened
+    assert press(opened, "escape").opened == ""
+
+
 def test_enter_opens_the_row_under_the_cursor_and_escape_goes_back() -> None:
     opened = press(after("/", "o", "enter", "s", "down"), "enter", "orders")
     assert (opened.view, opened.opened, opened.cursor) == (View.TOPICS, "orders", 0)
@@ -116,7 +123,7 @@ def test_enter_opens_the_row_under_the_cursor_and_escape_goes_back() -> None:
     assert press(opened, "1") == Choice()
 
 
-def test_only_topics_and_groups_are_opened() -> None:
-    for key in ("3", "4", "5"):
+def test_priorities_and_the_node_are_not_opened() -> None:
+    for key in ("3", "5"):
         assert press(after(key), "enter", "x") == after(key)
     assert press(Choice(), "enter", "") == Choice()

@@ -7,6 +7,8 @@ from itertools import pairwise
 import pytest
 
 from goqueue.delivery.wheel import TICK_NS, WHEEL_REACH_NS, Wheel
+from goqueue.delivery.wheel.due_table import BLOCK_SIZE, DueTable
+from goqueue.delivery.wheel.sieve import first_pending
 from goqueue.model import HOUR, MILLISECOND, SECOND, Timestamp
 
 # In the middle of a tick, and in no ring at the beginning of a turn.
@@ -66,6 +68,78 @@ def test_many_timers_with_a_number_that_is_pending_are_a_bug(timers: list[int]) 
     wheel.insert(7, after(SECOND))
     with pytest.raises(AssertionError):
         wheel.insert_all(array("q", timers), array("q", [after(HOUR), after(HOUR)]))
+
+
+def test_no_dict_of_pending_timers_is_large_enough_to_be_copied_as_a_whole() -> None:
+    table = DueTable()
+    for first in range(0, 200_000, 1_000):
+        timers = array("q", range(first, first + 1_000))
+        table.add_all(timers, array("q", [after(HOUR)]) * 1_000)
+    for timer in range(200_000, 220_000):
+        table.add(timer, after(HOUR))
+
+    assert max(table.block_sizes()) <= BLOCK_SIZE
+    assert (len(table), sum(table.block_sizes())) == (220_000, 220_000)
+
+
+def test_a_block_of_timers_that_are_all_gone_is_gone() -> None:
+    table = DueTable()
+    table.add_all(array("q", range(BLOCK_SIZE)), array("q", [after(HOUR)]) * BLOCK_SIZE)
+
+    assert all(table.pop(timer) == after(HOUR) for timer in range(BLOCK_SIZE))
+
+    assert (list(table.block_sizes()), len(table), table.pop(5)) == ([], 0, None)
+
+
+def test_the_first_due_of_many_asks_only_for_timers_that_could_be_the_first() -> None:
+    count = 100_000
+    dues = array("q", [HOUR + timer for timer in range(count)])
+    asked: list[int] = []
+
+    def due_of(timer: int) -> int | None:
+        asked.append(timer)
+        return None if timer < 3 else HOUR + timer
+
+    assert first_pending(dues, array("q", range(count)), due_of) == HOUR + 3
+    assert asked == [0, 1, 2, 3]
+
+
+def test_no_timer_of_a_bucket_may_be_pending() -> None:
+    assert first_pending(array("q", [5, 4]), array("q", [1, 2]), lambda _: None) == -1
+    assert first_pending(array("q"), array("q"), None) == -1
+    assert first_pending(array("q", [5, 4]), array("q", [1, 2]), None) == 4
+
+
+def test_the_first_due_is_known_while_a_timer_before_it_is_cancelled() -> None:
+    wheel = Wheel(NOW)
+    for timer in range(10):
+        wheel.insert(timer, after(HOUR + timer))
+    wheel.cancel(0)
+    wheel.cancel(1)
+    assert wheel.next_due() == after(HOUR + 2)
+
+
+@pytest.mark.parametrize("cancelled", [0, 3])
+def test_a_large_bucket_is_opened_in_steps_and_nothing_fires_before_the_first(
+    cancelled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("goqueue.delivery.wheel.wheel.POURED_AT_ONCE", 10)
+    wheel = Wheel(NOW)
+    begin = Timestamp(((TICK >> 20) + 3 << 20) * TICK_NS)
+    dues = array("q", [begin + SECOND - timer for timer in range(100)])
+    wheel.insert_all(array("q", range(100)), dues)
+    for timer in range(cancelled):
+        wheel.cancel(timer)
+    now = Timestamp(begin + (TICK_NS << 20))
+
+    steps = [wheel.advance(now, 100) for _ in range(9)]
+    assert steps == [[]] * 9
+    # Looked at again at once, and what was cancelled meanwhile does not fire.
+    assert wheel.next_deadline() == 0
+    wheel.cancel(98)
+    fired = wheel.advance(now, 100)
+    assert numbers(fired) == [99, *range(97, cancelled - 1, -1)]
+    assert wheel.next_deadline() is None
 
 
 # ---- when timers fire ----------------------------------------------------------------------

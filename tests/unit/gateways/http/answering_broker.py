@@ -7,7 +7,7 @@ import msgspec
 from goqueue.gateways import NodeFacts
 from goqueue.gateways.http import HttpApi
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
-from goqueue.model import Refused
+from goqueue.model import Caller, Refused
 from goqueue.model.requests import Command, Reply
 from tests.unit.gateways.http.refusing_broker import LOCAL, NOW
 
@@ -21,7 +21,7 @@ class AnsweringBroker:
         self.asked: list[Command] = []
         self._replies = list(replies)
 
-    async def ask(self, command: Command) -> Reply:
+    async def ask(self, command: Command, _: Caller) -> Reply:
         self.asked.append(command)
         reply = self._replies.pop(0)
         if isinstance(reply, Refused):
@@ -29,11 +29,11 @@ class AnsweringBroker:
         return reply
 
 
-def send(broker: AnsweringBroker, method: str, target: str, body: object = None) -> HttpResponse:
+def send(broker: AnsweringBroker, method: str, target: str, body: object = b"") -> HttpResponse:
     """One request to an API in front of this broker."""
     api = HttpApi(broker, NodeFacts(version="1.2.3", started_at=NOW), clock=lambda: NOW)
     path, _, query = target.encode().partition(b"?")
-    content = b"" if body is None else msgspec.json.encode(body)
+    content = body if isinstance(body, bytes) else msgspec.json.encode(body)
     found = api.resolve(method, path)
     request = HttpRequest(method, path, query, LOCAL, bytearray(content), "127.0.0.1", found)
     return asyncio.run(api.answer(request))

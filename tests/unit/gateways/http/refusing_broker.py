@@ -8,7 +8,7 @@ import msgspec
 from goqueue.gateways import UNOBSERVED, NodeFacts, RequestObserver
 from goqueue.gateways.http import ApiLimits, CorsPolicy, HttpApi
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
-from goqueue.model import Code, Facts, Refused, Timestamp
+from goqueue.model import Caller, Code, Facts, Refused, Timestamp
 from goqueue.model.requests import Command, Reply
 
 NOW = Timestamp(1_700_000_000_000_000_000)
@@ -22,7 +22,7 @@ class RefusingBroker:
         self.asked: list[Command] = []
         self._refusal = Refused(code, **facts)
 
-    async def ask(self, command: Command) -> Reply:
+    async def ask(self, command: Command, _: Caller) -> Reply:
         self.asked.append(command)
         raise self._refusal
 
@@ -30,14 +30,14 @@ class RefusingBroker:
 class BrokenBroker:
     """Fails in a way that nobody foresaw."""
 
-    async def ask(self, command: Command) -> Reply:
+    async def ask(self, command: Command, _: Caller) -> Reply:
         raise RuntimeError(f"a secret inside: {command}")
 
 
 class SilentBroker:
     """Never answers."""
 
-    async def ask(self, command: Command) -> Reply:
+    async def ask(self, command: Command, _: Caller) -> Reply:
         await asyncio.Event().wait()
         raise AssertionError(command)
 

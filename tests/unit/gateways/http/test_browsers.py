@@ -124,3 +124,22 @@ def test_a_listed_page_may_see_what_the_transport_refused() -> None:
         413, Code.BODY_TOO_LARGE, "", {}, {b"origin": b"https://b.example"}, client=""
     )
     assert header(foreign, b"Access-Control-Allow-Origin") is None
+
+
+@pytest.mark.parametrize(("is_tls", "own"), [(False, b"http"), (True, b"https")])
+def test_the_servers_own_pages_are_those_of_the_scheme_it_speaks(is_tls: bool, own: bytes) -> None:
+    client = Client(cors=CorsPolicy(is_tls=is_tls))
+    for scheme in (b"http", b"https"):
+        headers = {b"origin": scheme + b"://127.0.0.1:8080"}
+        status = client.send("GET", "/version", headers=headers).status
+        assert status == (200 if scheme == own else 403)
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+@pytest.mark.parametrize("is_local", [False, True])
+def test_browsers_are_told_to_stay_with_https_only_beyond_loopback(
+    is_tls: bool, is_local: bool
+) -> None:
+    client = Client(cors=CorsPolicy(is_tls=is_tls, is_local=is_local))
+    told = header(client.send("GET", "/docs"), b"Strict-Transport-Security")
+    assert (told is not None) == (is_tls and not is_local)

@@ -54,7 +54,7 @@ CASES: list[tuple[str, str, object, Command]] = [
         DeleteRecords(topic="t", before={0: Offset(12), 7: Offset(0)}),
     ),
     ("DELETE", "/topics/t/messages", None, DeleteRecords(topic="t")),
-    ("POST", "/topics", {"name": "t"}, CreateTopic(name="t")),
+    ("POST", "/topics", {"name": "t"}, CreateTopic(name="t", chosen=())),
     (
         "POST",
         "/topics",
@@ -77,6 +77,14 @@ CASES: list[tuple[str, str, object, Command]] = [
                 flush_policy=Flush.INTERVAL,
                 visibility_ns=HOUR * 3 // 2,
                 dead_letter_topic="dead",
+            ),
+            chosen=(
+                "cleanup_policy",
+                "dead_letter_topic",
+                "flush_policy",
+                "replication_factor",
+                "retention_hours",
+                "visibility_timeout",
             ),
         ),
     ),

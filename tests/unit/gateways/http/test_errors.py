@@ -9,9 +9,11 @@ from goqueue.gateways import AnsweredRequest
 from goqueue.gateways.http import ERRORS, ApiLimits
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
 from goqueue.gateways.http.server.request_runner import Outcome, RequestRunner
-from goqueue.model import Code, Refused
+from goqueue.model import Caller, Code, Refused
+from goqueue.model.requests import Command, Published, Reply
 from tests.unit.gateways.http.refusing_broker import (
     LOCAL,
+    NOW,
     BrokenBroker,
     Client,
     RefusingBroker,
@@ -131,6 +133,41 @@ class Observer:
 
     def answered(self, answered: AnsweredRequest) -> None:
         self.heard.append(answered)
+
+    def opened(self, opened: AnsweredRequest) -> None:
+        raise AssertionError(f"{opened} is no stream")
+
+
+def test_a_method_that_a_path_does_not_have_is_reported_with_its_code() -> None:
+    observer = Observer(logs_access=False)
+    answer = Client(requests=observer).send("PATCH", "/topics", b"")
+    assert answer.status == 405
+    [refused] = observer.heard
+    assert (refused.status, refused.code) == (405, "method_not_allowed")
+    assert refused.reason == read(answer)["error"]
+
+
+class AnswersOnce(RefusingBroker):
+    """Answers with one reply."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__()
+        self._reply = reply
+
+    async def ask(self, command: Command, _: Caller) -> Reply:
+        self.asked.append(command)
+        return self._reply
+
+
+def test_a_publish_of_which_nothing_was_stored_is_reported_with_its_code() -> None:
+    observer = Observer(logs_access=False)
+    body = b'{"messages": [{"value": 5}]}'
+    nothing = Published(targets=[], placed=(), timestamp=NOW)
+    client = Client(AnswersOnce(nothing), requests=observer)
+    answer = client.send("POST", "/topics/orders/messages", body)
+    [refused] = observer.heard
+    assert (refused.status, refused.code) == (answer.status, "message_invalid")
+    assert refused.reason == read(answer)["error"]
 
 
 def test_only_requests_that_fail_are_reported_unless_all_are_wanted() -> None:

@@ -70,8 +70,8 @@ def test_an_operation_tells_its_parameters_its_answer_and_all_its_failures(route
 
 @pytest.mark.parametrize("route", [each for each in ROUTES if each.example is not None])
 def test_examples_are_taken_by_their_own_routes(route: Route) -> None:
-    path = re.sub(r"\{(topic|group|schedule)\}", "name", route.path)
-    path = path.replace("{reply_to}", "0" * 32)
+    path = re.sub(r"\{(topic|group|schedule|key|acl|tenant|subject)\}", "name", route.path)
+    path = path.replace("{reply_to}", "0" * 32).replace("{version}", "1")
     response = Client().send(route.method, path, msgspec.json.encode(route.example))
     assert response.status == 503, response.body
 
@@ -97,7 +97,11 @@ def test_the_root_leads_to_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["1h30m", "1.5h", "90s", "2m5s", "1s500ms", "12h", "100ms", "11h59m59s999ms"]
+    "text",
+    [
+        *("1h30m", "1.5h", "90s", "2m5s", "1s500ms", "12h", "100ms", "11h59m59s999ms"),
+        *("1500ms", "0.25d", "0.5s", ".5h", "0.5d", "500000us", "43200000ms", "720m"),
+    ],
 )
 def test_the_document_allows_the_durations_that_the_server_takes(text: str) -> None:
     schemas = DOCUMENT["components"]["schemas"]
@@ -106,7 +110,9 @@ def test_the_document_allows_the_durations_that_the_server_takes(text: str) -> N
     assert re.fullmatch(pattern, text)
 
 
-@pytest.mark.parametrize("text", ["12h1m", "99ms", "13h", "1h60m", "", "h", "1"])
+@pytest.mark.parametrize(
+    "text", ["12h1m", "99ms", "13h", "1h60m", "", "h", "1", "1d", "0.09s", "0.501d", "43200001ms"]
+)
 def test_the_document_forbids_durations_out_of_range(text: str) -> None:
     pattern = duration_pattern(100 * MILLISECOND, 12 * HOUR)
     assert not re.fullmatch(pattern, text)
@@ -114,10 +120,44 @@ def test_the_document_forbids_durations_out_of_range(text: str) -> None:
 
 @given(st.data())
 def test_every_duration_that_a_pattern_allows_is_within_its_limits(data: st.DataObject) -> None:
-    low = data.draw(st.sampled_from([0, 100 * MILLISECOND, SECOND]))
-    high = data.draw(st.sampled_from([60 * SECOND, 600 * SECOND, 12 * HOUR]))
+    low = data.draw(st.sampled_from([0, 1, 100 * MILLISECOND, SECOND]))
+    high = data.draw(st.sampled_from([60 * SECOND, 600 * SECOND, 12 * HOUR, 366 * 24 * HOUR]))
     text = data.draw(st.from_regex(duration_pattern(low, high), fullmatch=True, alphabet=_ASCII))
     assert low <= parse_duration(text.strip()) <= high
+
+
+@pytest.mark.parametrize(
+    ("schema", "field"),
+    [
+        ("CreateScheduleBody", "every"),
+        ("CreateScheduleBody", "grace"),
+        ("CreateKeyBody", "expires_in"),
+    ],
+)
+@pytest.mark.parametrize("text", ["7d", "1w", "1d12h", "0.25d", "36h", "90000000ms"])
+def test_the_document_allows_days_and_weeks_where_the_server_takes_them(
+    schema: str, field: str, text: str
+) -> None:
+    found = DOCUMENT["components"]["schemas"][schema]["properties"][field]
+    (pattern,) = re.findall(r"'pattern': '([^']*)'", str(found))
+    assert re.fullmatch(pattern, text)
+
+
+def test_the_document_requires_a_topic_of_a_receive_by_one_of_its_names() -> None:
+    (body,) = [
+        each["post"]["requestBody"]
+        for path, each in DOCUMENT["paths"].items()
+        if path == "/queues/{group}/receive"
+    ]
+    assert body["required"]
+    (schema,) = (each["schema"] for each in body["content"].values())
+    assert [each["required"] for each in schema["anyOf"]] == [["topics"], ["topic"]]
+
+
+@pytest.mark.parametrize("text", ["30", "1.5", "0.25", "1w", "7d"])
+def test_a_duration_in_a_query_may_be_a_bare_number_of_seconds(text: str) -> None:
+    assert re.fullmatch(duration_pattern(0, 366 * 24 * HOUR, has_seconds=True), text)
+    assert bool(re.fullmatch(duration_pattern(0, 366 * 24 * HOUR), text)) is (text in {"1w", "7d"})
 
 
 def test_the_document_is_served() -> None:

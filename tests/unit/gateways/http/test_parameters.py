@@ -86,7 +86,7 @@ def test_a_waiting_time_is_cut_to_its_maximum_and_answered_a_little_earlier(
     assert asked_poll(f"timeout={given}").wait_ns == ns
 
 
-@pytest.mark.parametrize("given", ["-1s", "-1", "NaN", "inf", "1d", "s", "", "1e3", "1 s", "5s5"])
+@pytest.mark.parametrize("given", ["-1s", "-1", "NaN", "inf", "s", "", "1e3", "1 s", "5s5"])
 def test_a_waiting_time_that_is_none_is_refused(given: str) -> None:
     assert refused_field(f"{READ}?wait={given}") == "wait"
     assert refused_field(f"{POLL}&timeout={given}") == "timeout"

@@ -83,14 +83,14 @@ def test_a_delayed_message_is_flagged_and_its_time_is_told() -> None:
         ({"delay": "9999h"}, "delay_too_long", 400),
     ],
 )
-def test_what_is_wrong_with_the_message_is_the_answer(
+def test_what_is_wrong_with_the_message_is_the_answer_and_counted(
     fields: dict[str, object], code: str, status: int
 ) -> None:
     client = Client()
     response = client.post("/transactions/publish", {**MESSAGE, **fields})
     assert (response.status, code_of(response)) == (status, code)
     assert isinstance(client.broker, RefusingBroker)
-    assert not client.broker.asked
+    assert client.broker.asked == [Publish(topic="t", batch=bytearray(), refused={Code(code): 1})]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b'{"a":1}{}', b"[" * 100])

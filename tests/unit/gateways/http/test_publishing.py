@@ -123,6 +123,21 @@ def test_a_priority_is_a_name_in_any_case_or_a_number(given: object, number: int
     assert decode(take({"value": "a", "priority": given}).batch).priority == number
 
 
+def test_headers_are_counted_before_any_of_them_is_looked_at() -> None:
+    wrong = {"n" * 250: "x", "gq.codec": "zstd"}
+    headers = {**wrong, **{f"n{number}": "" for number in range(500)}}
+    code, reason = refusal({"value": "a", "headers": headers})
+    assert code == "message_invalid"
+    assert "at most 64 headers" in reason
+
+
+def test_a_message_of_very_many_headers_is_refused_before_one_of_them_is_decoded() -> None:
+    with pytest.raises(Refused) as refused:
+        take({"value": "a", "headers": {f"n{number}": "" for number in range(100_000)}})
+    assert refused.value.code is Code.REQUEST_INVALID
+    assert refused.value.facts["reason"] == "a message holds more than 1000 values"
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from goqueue.model import Message, Record
+from goqueue.model import Code, Message, Record
 from goqueue.model.requests import Isolation, ProducerStamp, Publish, Read
 from goqueue.records import Codec, build, compress, encode, stamp
 from tests.unit.gateways.http.refusing_broker import Client, RefusingBroker, read
@@ -12,12 +12,17 @@ GOOD = build([Message(value=b"a", key=b"k"), Message(value=b"b", headers=(("x", 
 FIRST = len(build([Message(value=b"a", key=b"k")]))
 
 
-def refused(body: bytes, query: str = "") -> dict[str, object]:
+def refused(body: bytes, query: str = "", counts: tuple[int, ...] = (1,)) -> dict[str, object]:
+    """Why a body is refused; the node counts its records, as many as were known by then."""
     client = Client()
     response = client.send("POST", PATH + query, body)
     assert response.status == 400, response.body
     assert isinstance(client.broker, RefusingBroker)
-    assert not client.broker.asked
+    expected = [
+        [Publish(topic="t", batch=bytearray(), refused={Code.REQUEST_INVALID: count})]
+        for count in counts
+    ]
+    assert client.broker.asked in (expected or [[]])
     told = read(response)
     assert told["code"] == "request_invalid"
     details = told["details"]
@@ -90,7 +95,7 @@ def test_a_record_that_has_an_offset_already_is_refused() -> None:
 )
 def test_what_is_the_brokers_to_set_is_refused(message: Message) -> None:
     body = bytes(GOOD) + bytes(build([message]))
-    assert refused(body)["position"] == len(GOOD)
+    assert refused(body, counts=(1, 3))["position"] == len(GOOD)
 
 
 def test_a_batch_of_tombstones_is_taken() -> None:
@@ -143,7 +148,7 @@ def test_whoever_publishes_records_may_say_who_it_is(query: str, stamp: Producer
 def test_half_a_producer_and_numbers_out_of_range_are_refused_by_their_field(
     query: str, field: str
 ) -> None:
-    assert refused(bytes(GOOD), query)["field"] == field
+    assert refused(bytes(GOOD), query, counts=())["field"] == field
 
 
 def test_a_raw_read_asks_for_exactly_the_offset_given() -> None:

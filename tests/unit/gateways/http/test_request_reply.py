@@ -8,7 +8,7 @@ import pytest
 from goqueue.gateways import NodeFacts
 from goqueue.gateways.http import ApiLimits, HttpApi
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
-from goqueue.model import Code, Offset, Refused, Timestamp
+from goqueue.model import Caller, Code, Offset, Refused, Timestamp
 from goqueue.model.requests import (
     AwaitReply,
     Command,
@@ -29,7 +29,7 @@ class Broker:
         self.asked: list[Command] = []
         self._answers = answers
 
-    async def ask(self, command: Command) -> Reply:
+    async def ask(self, command: Command, _: Caller) -> Reply:
         self.asked.append(command)
         answer = self._answers.get(type(command).__name__)
         if answer is None:
@@ -99,3 +99,13 @@ def test_a_request_too_many_publishes_nothing() -> None:
     broker = Broker()
     response = _send(broker, {"value": "x"}, ApiLimits(requests_max=0))
     assert (response.status, broker.asked) == (503, [])
+
+
+def test_a_request_that_is_refused_is_counted() -> None:
+    broker = Broker(Publish=Published(placed=(), targets=[], timestamp=Timestamp(NOW)))
+    response = _send(broker, {"value": "v", "headers": {"gq.x": "1"}})
+
+    assert (response.status, code_of(response)) == (400, "message_invalid")
+    assert broker.asked == [
+        Publish(topic="prices", batch=bytearray(), refused={Code.MESSAGE_INVALID: 1})
+    ]

@@ -59,7 +59,7 @@ def test_routes_of_the_contract_have_a_version_and_those_of_the_service_have_non
         "/TOPICS",
         "/v1/v1/topics",
         "/delay",
-        "/admin/keys",
+        "/admin/nothing",
         "*",
     ],
 )

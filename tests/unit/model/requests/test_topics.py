@@ -57,8 +57,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert (config.max_deliveries, config.schema_validation) == (3, False)
 
 
-@pytest.mark.parametrize("copies", [0, 2])
-def test_a_single_node_keeps_one_copy(copies: int) -> None:
+@pytest.mark.parametrize("copies", [0, 8])
+def test_no_topic_has_so_many_copies(copies: int) -> None:
     with pytest.raises(Refused) as refused:
         TopicConfig(replication_factor=copies).for_topic("orders")
     assert refused.value.facts["field"] == "replication_factor"
@@ -70,10 +70,8 @@ def test_more_copies_in_sync_than_there_are_cannot_be_asked_for() -> None:
     assert refused.value.facts["field"] == "min_insync_replicas"
 
 
-def test_schemas_are_refused_as_long_as_nobody_would_check_them() -> None:
-    with pytest.raises(Refused) as refused:
-        TopicConfig(schema_validation=True).for_topic("orders")
-    assert refused.value.facts["field"] == "schema_validation"
+def test_values_may_be_checked_against_schemas() -> None:
+    assert TopicConfig(schema_validation=True).for_topic("orders").schema_validation
 
 
 @pytest.mark.parametrize(
@@ -138,6 +136,39 @@ def test_a_setting_is_changed_by_the_name_that_users_know(
     assert of(changed) == value
     unchanged = [each for each in TOPIC_SETTINGS if each.path and each.name != name]
     assert [each.of(changed) for each in unchanged] == [each.of(config) for each in unchanged]
+
+
+@pytest.mark.parametrize(
+    ("given", "hours", "age_ms"),
+    [
+        ({"retention_ms": 90 * 60_000}, 2, 90 * 60_000),
+        ({"retention_ms": 1}, 1, 1),
+        ({"retention_ms": 0}, 0, 0),
+        ({"retention_ms": 2 * 3_600_000}, 2, 2 * 3_600_000),
+        ({"retention_ms": -1}, -1, -1),
+        ({"retention_hours": 5}, 5, 5 * 3_600_000),
+        ({"retention_hours": -1}, -1, -1),
+        ({"retention_ms": 1000, "retention_hours": 5}, 1, 1000),
+        ({"retention_hours": 5, "retention_ms": 1000}, 1, 1000),
+        ({"max_deliveries": 5}, 1, 1500),
+    ],
+)
+def test_retention_in_hours_and_in_milliseconds_say_the_same(
+    given: dict[str, SettingValue], hours: int, age_ms: int
+) -> None:
+    before = TopicChanges({"retention_ms": 1500}).applied_to(TopicConfig().for_topic("orders"))
+    config = TopicChanges(given).applied_to(before)
+    assert (config.retention_hours, config.retention_ms) == (hours, age_ms)
+    assert config.log_settings.retention_ns == (None if age_ms < 0 else age_ms * MILLISECOND)
+    stored = msgspec.json.decode(msgspec.json.encode(config), type=TopicConfig)
+    assert stored == config
+
+
+@pytest.mark.parametrize("age_ms", [-2, 10_000_000 * 3_600_000 + 1])
+def test_a_retention_in_milliseconds_is_refused_by_its_own_name(age_ms: int) -> None:
+    with pytest.raises(Refused) as refused:
+        TopicChanges({"retention_ms": age_ms}).applied_to(TopicConfig().for_topic("orders"))
+    assert refused.value.facts["field"] == "retention_ms"
 
 
 @pytest.mark.parametrize("weights", [(1, 1, 1, 1), (1,) * 6, (0, 1, 1, 1, 1), (1, 1, 1, 1, 1001)])

@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.broker import Node
 from goqueue.metrics import expose
-from goqueue.model import Message
+from goqueue.model import LOCAL, Message
 from goqueue.model.requests import CreateTopic, Publish
 from goqueue.records import build
 from goqueue.runtime import Disk, OsFileSystem, Pump
@@ -34,8 +34,10 @@ async def publish(root: Path, node: Node, taken: list[list[TraceEntry]] | None) 
     disk.start()
     pump.start(disk)
     await pump.wait_until_serving()
-    await pump.ask(CreateTopic(name="orders"))
-    await pump.ask(Publish(topic="orders", batch=bytearray(build([Message(value=b"a")] * 2))))
+    await pump.ask(CreateTopic(name="orders"), LOCAL)
+    await pump.ask(
+        Publish(topic="orders", batch=bytearray(build([Message(value=b"a")] * 2))), LOCAL
+    )
     await pump.stop()
     await asyncio.to_thread(disk.close)
 

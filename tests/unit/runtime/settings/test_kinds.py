@@ -11,6 +11,7 @@ from goqueue.runtime.settings import (
     Settings,
     SettingsInvalid,
     Source,
+    clear_secrets,
     read_settings,
 )
 from tests.unit.runtime.settings.given_settings import BY_NAME, key, origins, problems, read, toml
@@ -61,6 +62,8 @@ WRONG = [
     ("log.format", ["", "xml"]),
     ("auth.enabled", ["", "yes", "1", "True", "FALSE"]),
     ("limits.max_delay", ["", "5", "-1s", "1y", "9000h"]),
+    ("audit.retention_hours", ["", "0", "0h", "90m", "-1", "1y", "10000001"]),
+    ("broker.group_retention_hours", ["", "1.5h", "87601h"]),
     ("cluster.quorum", ["", "-1", "x", "1" * 50]),
     ("tracing.sampling", ["", "nan", "inf", "1.1", "-0.1", "1e-1"]),
     ("tracing.exporters", ["jaeger", "file,", "File", "file;otlp"]),
@@ -104,6 +107,24 @@ def test_a_wrong_value_is_a_problem_that_says_where_and_what_is_allowed(
 )
 def test_a_listener_is_an_address_or_off(text: str, listener: Listener | None) -> None:
     assert read(flags={"listeners.http": text}).listeners.http == listener
+
+
+@pytest.mark.parametrize(
+    ("text", "hours", "shown"),
+    [("2160", 2160, "90d"), ("90d", 2160, "90d"), ("36h", 36, "1d12h"), ("1", 1, "1h")],
+)
+def test_hours_are_a_number_or_a_duration_and_are_shown_in_days(
+    text: str, hours: int, shown: str
+) -> None:
+    settings = read(flags={"audit.retention_hours": text})
+    assert settings.audit.retention_hours == hours
+    assert origins(settings)["audit.retention_hours"][0] == shown
+    assert read(file=toml(key("audit.retention_hours", f'"{text}"'))).audit == settings.audit
+
+
+def test_a_word_that_is_no_choice_is_told_the_choices_once() -> None:
+    (problem,) = problems(flags={"log.level": "loud"})
+    assert str(problem) == 'flag --log-level: "loud" is not debug, info, warning or error'
 
 
 @pytest.mark.parametrize(
@@ -162,7 +183,10 @@ def test_any_text_is_a_value_that_reads_back_or_a_printable_problem(name: str, t
     except ValueError:
         assert str(problems(flags={name: text})[0]).isprintable()
     else:
-        assert setting.kind.from_text(setting.kind.show(value)) == value
+        if setting.is_secret:
+            assert setting.kind.show(value) in ("", "***")
+        else:
+            assert setting.kind.from_text(setting.kind.show(value)) == value
 
 
 def test_a_host_name_that_is_no_name_is_a_problem_until_an_id_is_given() -> None:
@@ -196,37 +220,16 @@ def test_otlp_without_its_packages_is_a_problem_only_if_it_is_asked_for() -> Non
         return read_settings(flags, {}, None, host_name="host", has_module=lambda _: False)
 
     assert read_without({"tracing.exporters": "file,stdout"}).tracing.exporters
-    with pytest.raises(SettingsInvalid, match=r"pip install 'goqueue\[otlp\]'"):
+    with pytest.raises(SettingsInvalid, match=r"pip install '\.\[otlp\]'"):
         read_without({"tracing.exporters": "file,otlp"})
 
 
 # Features to come, and the reach of a listener
 
 ASKING = {
-    "listeners.grpc": "127.0.0.1:9000",
     "listeners.kafka": "127.0.0.1:9092",
     "listeners.sqs": "127.0.0.1:9324",
-    "listeners.internal": "127.0.0.1:7000",
-    "grpc.reflection": "true",
-    "auth.enabled": "true",
-    "auth.allow_health": "false",
-    "api.root_key": "hush",
-    "acl.enabled": "true",
-    "tls.enabled": "true",
-    "tls.client_auth": "verify",
-    "tls.min_version": "1.3",
-    "cluster.enabled": "true",
-    "cluster.peers": "a:7000",
-    "cluster.quorum": "3",
-    "cluster.secret": "hush",
-    "tls.self_signed": "true",
-    "cluster_tls.self_signed": "true",
-    "cluster_tls.enabled": "true",
-    "cluster_tls.client_auth": "require",
-    "cluster_tls.min_version": "1.3",
 }
-
-ASKING |= {name: "something" for name in BY_NAME if name.endswith(("_file", "advertise"))}
 
 
 def test_each_feature_to_come_is_asked_for_below() -> None:
@@ -243,20 +246,36 @@ def test_asking_for_a_feature_to_come_is_a_problem_and_never_ignored(name: str) 
 @pytest.mark.parametrize("name", ASKING)
 def test_giving_the_default_of_a_feature_to_come_is_fine(name: str) -> None:
     setting = BY_NAME[name]
-    default = "false" if name == "auth.enabled" else setting.kind.show(setting.default)
-    settings = read(environment={setting.variable: default})
+    settings = read(environment={setting.variable: setting.kind.show(setting.default)})
     assert origins(settings)[name][1] == Source.ENVIRONMENT
 
 
 def test_a_feature_that_is_turned_off_again_is_not_asked_for() -> None:
-    file = toml("[cluster]\nenabled = true")
+    file = toml('[listeners]\nkafka = "127.0.0.1:9092"')
     assert len(problems(file=file)) == 1
-    assert read(flags={"cluster.enabled": "false"}, file=file).warnings == ()
+    assert read(flags={"listeners.kafka": "off"}, file=file).warnings == ()
+
+
+def test_grpc_without_its_package_is_a_problem_only_if_it_is_asked_for() -> None:
+    def read_without(flags: dict[str, str]) -> Settings:
+        return read_settings(flags, {}, None, host_name="host", has_module=lambda _: False)
+
+    assert read_without({}).listeners.grpc is None
+    with pytest.raises(SettingsInvalid, match=r"pip install '\.\[grpc\]'"):
+        read_without({"listeners.grpc": "127.0.0.1:9000"})
+
+
+def test_a_grpc_listener_beyond_loopback_asks_for_keys_and_tls() -> None:
+    flags = {"listeners.grpc": "0.0.0.0:9000"}
+    assert "0.0.0.0:9000 is not loopback" in str(problems(flags)[0].reason)
+    settings = read({**flags, "tls.enabled": "false"})
+    assert settings.auth.is_enabled
+    assert any("0.0.0.0:9000" in warning for warning in settings.warnings)
 
 
 def test_some_features_are_here_and_some_are_to_come() -> None:
     assert Feature.HTTP.is_here
-    assert not Feature.CLUSTER.is_here
+    assert not Feature.KAFKA.is_here
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "[::1]", "localhost", "LOCALHOST"])
@@ -274,24 +293,105 @@ EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - the address that is to be refused
     "host",
     [EVERY_ADDRESS, "[::]", "10.0.0.1", "example.com", "localhost.example.com", "[fe80::1]"],
 )
-def test_beyond_loopback_a_node_starts_only_if_told_to_let_everybody_in(host: str) -> None:
-    flags = {"listeners.http": f"{host}:80"}
-    (problem,) = problems(flags)
-    assert problem.setting == "listeners.http"
-    assert "is not loopback" in problem.reason
+def test_beyond_loopback_keys_are_required_unless_the_operator_lets_everybody_in(host: str) -> None:
+    flags = {"listeners.http": f"{host}:80", "tls.enabled": "true", "tls.self_signed": "true"}
+    assert read(flags).auth.is_enabled
+    assert read(flags).warnings == ()
 
-    (warning,) = read(flags, {"GOQUEUE_AUTH_ENABLED": "false"}).warnings
-    assert "whoever can connect is an admin" in warning
+    everybody = read(flags, {"GOQUEUE_AUTH_ENABLED": "false"})
+    assert not everybody.auth.is_enabled
+    (warning,) = everybody.warnings
+    assert "every client that can connect is an admin" in warning
 
-    (problem,) = problems(flags, {"GOQUEUE_AUTH_ENABLED": "true"})
-    assert problem.setting == "auth.enabled"
+
+def test_on_loopback_authentication_is_off_unless_it_is_chosen() -> None:
+    assert not read({}).auth.is_enabled
+    assert read({"auth.enabled": "true"}).auth.is_enabled
+    assert not read({"auth.enabled": "false"}).auth.is_enabled
 
 
 def test_every_origin_is_let_in_only_with_authentication() -> None:
     (problem,) = problems({"http.cors_origins": "https://a.example,*", "auth.enabled": "false"})
     assert problem.setting == "http.cors_origins"
     assert problem.given == '"*"'
+    assert read({"http.cors_origins": "*", "auth.enabled": "true"}).http.cors_origins == ("*",)
 
 
 def test_a_node_that_nobody_can_reach_is_warned_about() -> None:
     assert "nobody can reach" in read(flags={"listeners.http": "off"}).warnings[0]
+
+
+# TLS
+
+FILES = {"tls.enabled": "true", "tls.cert_file": "c.pem", "tls.key_file": "k.pem"}
+
+
+def test_tls_is_off_on_loopback_until_it_is_switched_on() -> None:
+    assert not read().tls.is_enabled
+    assert not read({"tls.enabled": "false"}).tls.is_enabled
+    tls = read({**FILES, "tls.ca_file": "a.pem", "tls.client_auth": "require"}).tls
+    assert (tls.is_enabled, tls.cert_file, tls.key_file) == (True, "c.pem", "k.pem")
+    assert (tls.ca_file, tls.client_auth, tls.min_version) == ("a.pem", "require", "1.2")
+
+
+@pytest.mark.parametrize(
+    ("flags", "setting", "words"),
+    [
+        ({"tls.enabled": "true"}, "tls.cert_file", "or tls.self_signed"),
+        ({"tls.enabled": "true", "tls.cert_file": "c"}, "tls.key_file", "is empty"),
+        ({**FILES, "tls.self_signed": "true"}, "tls.self_signed", "excludes"),
+        ({**FILES, "tls.client_auth": "verify"}, "tls.client_auth", "needs tls.ca_file"),
+        ({"tls.cert_file": "c", "tls.key_file": ""}, "tls.cert_file", "set tls.enabled"),
+        ({"tls.self_signed": "true"}, "tls.self_signed", "set tls.enabled"),
+    ],
+)
+def test_half_of_tls_is_a_problem(flags: dict[str, str], setting: str, words: str) -> None:
+    (problem,) = problems(flags)
+    assert problem.setting == setting
+    assert words in problem.reason
+
+
+def test_certificates_of_tls_may_be_kept_while_it_is_switched_off() -> None:
+    assert read({**FILES, "tls.enabled": "false"}).warnings == ()
+
+
+def test_an_authority_without_a_policy_is_warned_about() -> None:
+    (warning,) = read({**FILES, "tls.ca_file": "a.pem"}).warnings
+    assert "tls.ca_file has no effect" in warning
+
+
+def test_beyond_loopback_tls_is_switched_on_or_off_and_never_forgotten() -> None:
+    flags = {"listeners.http": f"{EVERY_ADDRESS}:80", "auth.enabled": "false"}
+    (problem,) = problems(flags)
+    assert (problem.setting, problem.origin) == ("tls.enabled", "default")
+    assert "is not loopback" in problem.reason
+    warnings = read({**flags, "tls.enabled": "false"}).warnings
+    assert any("can be read on the way" in each for each in warnings)
+    assert read({**flags, **FILES}).tls.is_enabled
+
+
+def test_a_certificate_for_development_needs_its_extra() -> None:
+    flags = {"tls.enabled": "true", "tls.self_signed": "true"}
+    with pytest.raises(SettingsInvalid, match=r"pip install '\.\[tls\]'.*openssl req -x509"):
+        read_settings(flags, {}, None, host_name="host", has_module=lambda _: False)
+
+
+# Secrets
+
+SECRETS = [setting.name for setting in SETTINGS if setting.is_secret]
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_as_a_flag_is_refused_and_told_where_it_belongs(name: str) -> None:
+    (problem,) = problems({name: "hush"})
+    variable = BY_NAME[name].variable
+    assert f"set {variable} or {variable}_FILE" in problem.reason
+    assert "hush" not in str(problem)
+    assert BY_NAME[f"{name}_file"].secret == name
+
+
+def test_secrets_leave_the_environment_when_they_were_read() -> None:
+    environment = {BY_NAME[name].variable: "hush" for name in SECRETS}
+    environment |= {"GOQUEUE_API_KEY": "hush", "GOQUEUE_API_KEY_FILE": "/f", "PATH": "/bin"}
+    clear_secrets(environment)
+    assert environment == {"GOQUEUE_API_KEY_FILE": "/f", "PATH": "/bin"}

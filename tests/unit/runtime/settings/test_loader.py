@@ -1,6 +1,7 @@
 """Settings: their reference, who outweighs whom, and every problem at once."""
 
 import ipaddress
+import itertools
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.model import HOUR
+from goqueue.model import HOUR, Secret
 from goqueue.runtime.settings import SETTINGS, Listener, Source
 from tests.unit.runtime.settings.given_settings import BY_NAME, key, origins, problems, read, toml
 
@@ -20,17 +21,32 @@ OTHER = {
     "broker.nodeid": ("node-7", '"node-7"'),
     "broker.journal_reserve": ("16MiB", "16777216"),
     "broker.group_retention_hours": ("24", "24"),
+    "audit.retention_hours": ("24", "24"),
+    "audit.retention_bytes": ("64MiB", "67108864"),
     "listeners.http": ("[::1]:9", '"[::1]:9"'),
+    "listeners.grpc": ("127.0.0.1:9009", '"127.0.0.1:9009"'),
+    "grpc.reflection": ("true", "true"),
     "http.publish_body_limit": ("32MiB", "33554432"),
     "http.body_limit": ("2MiB", '"2MiB"'),
     "http.cors_origins": ("https://a.example,http://b:81", '["https://a.example", "http://b:81"]'),
     "trusted_proxies": ("10.0.0.0/8,::1/128", '["10.0.0.0/8", "::1"]'),
     "limits.max_delay": ("1h30m", '"90m"'),
+    "auth.enabled": ("true", "true"),
+    "auth.allow_health": ("false", "false"),
+    "auth.allow_metrics": ("true", "true"),
+    "acl.enabled": ("true", "true"),
     "log.level": ("debug", '"debug"'),
     "log.format": ("json", '"json"'),
     "log.access": ("true", "true"),
     "log.slow_disk": ("250ms", '"250ms"'),
     "metrics.partitions": ("true", "true"),
+    "tls.enabled": ("false", "false"),
+    "tls.cert_file": ("/tls/cert.pem", '"/tls/cert.pem"'),
+    "tls.key_file": ("/tls/key.pem", '"/tls/key.pem"'),
+    "tls.ca_file": ("/tls/ca.pem", '"/tls/ca.pem"'),
+    "tls.self_signed": ("true", "true"),
+    "tls.client_auth": ("require-verify", '"require-verify"'),
+    "tls.min_version": ("1.3", '"1.3"'),
     "tracing.sampling": ("0.25", "0.25"),
     "tracing.exporters": ("otlp,file", '["otlp", "file"]'),
     "tracing.file": ("/var/log/spans.jsonl", '"/var/log/spans.jsonl"'),
@@ -39,6 +55,30 @@ OTHER = {
     "tracing.otlp_protocol": ("grpc", '"grpc"'),
     "tracing.otlp_endpoint": ("http://tempo:4318", '"http://tempo:4318"'),
     "tracing.queue_spans": ("2000", "2000"),
+    "listeners.internal": ("127.0.0.1:7007", '"127.0.0.1:7007"'),
+    "cluster.enabled": ("true", "true"),
+    "cluster.peers": ("127.0.0.1:7001", '["127.0.0.1:7001"]'),
+    "cluster.advertise": ("node-1:7000", '"node-1:7000"'),
+    "cluster.client_advertise": ("node-1:8080", '"node-1:8080"'),
+    "cluster.quorum": ("2", "2"),
+    "cluster.catch_up_bytes_per_sec": ("64MiB", "67108864"),
+    "cluster_tls.enabled": ("true", "true"),
+    "cluster_tls.cert_file": ("/tls/cert.pem", '"/tls/cert.pem"'),
+    "cluster_tls.key_file": ("/tls/key.pem", '"/tls/key.pem"'),
+    "cluster_tls.ca_file": ("/tls/ca.pem", '"/tls/ca.pem"'),
+    "cluster_tls.self_signed": ("true", "true"),
+    "cluster_tls.client_auth": ("require-verify", '"require-verify"'),
+    "cluster_tls.min_version": ("1.3", '"1.3"'),
+}
+
+# What a node of a cluster needs besides.
+_MEMBER = {
+    "cluster.peers": "127.0.0.1:7001",
+    "cluster_tls.enabled": "true",
+    "cluster_tls.cert_file": "cert.pem",
+    "cluster_tls.key_file": "key.pem",
+    "cluster_tls.ca_file": "ca.pem",
+    "cluster_tls.client_auth": "require-verify",
 }
 
 # The table and its reference
@@ -64,7 +104,9 @@ def test_the_reference_tells_variable_flags_default_and_meaning(name: str) -> No
     setting = BY_NAME[name]
     _, variable, flags, default, meaning = documented()[name]
     assert variable == f"`{setting.variable}`"
-    assert flags == ", ".join(f"`{flag}`" for flag in setting.flags)
+    assert flags == (
+        "none" if setting.is_secret else ", ".join(f"`{flag}`" for flag in setting.flags)
+    )
     shown = setting.kind.show(setting.default)
     named = "the host name" if name == "broker.nodeid" else shown or "empty"
     assert default.strip("`") == named
@@ -85,7 +127,12 @@ def test_no_two_settings_share_a_name_a_variable_or_a_flag() -> None:
 
 
 def test_every_setting_of_this_version_is_tried_below() -> None:
-    here = [setting.name for setting in SETTINGS if setting.feature.is_here]
+    # Secrets are refused as flags, and have tests of their own.
+    here = [
+        setting.name
+        for setting in SETTINGS
+        if setting.feature.is_here and not setting.is_secret and not setting.secret
+    ]
     assert sorted(here) == sorted(OTHER)
 
 
@@ -110,9 +157,13 @@ def test_without_anything_given_all_values_are_defaults() -> None:
 @pytest.mark.parametrize("name", OTHER)
 def test_a_setting_means_the_same_wherever_it_is_given(name: str) -> None:
     text, value = OTHER[name]
-    by_flag = read(flags={name: text})
-    by_variable = read(environment={BY_NAME[name].variable: text})
-    by_file = read(file=toml(key(name, value)))
+    # What is off may be half of something.
+    off = {} if name == "tls.enabled" else {"tls.enabled": "false"}
+    if name == "cluster.enabled":
+        off |= _MEMBER
+    by_flag = read(flags={name: text, **off})
+    by_variable = read(flags=off, environment={BY_NAME[name].variable: text})
+    by_file = read(flags=off, file=toml(key(name, value)))
     shown = origins(by_flag)[name][0]
     assert shown != origins(read())[name][0]
     assert origins(by_flag)[name] == (shown, Source.FLAG)
@@ -124,6 +175,7 @@ def test_a_setting_means_the_same_wherever_it_is_given(name: str) -> None:
         assert settings.http == by_flag.http
         assert settings.limits == by_flag.limits
         assert settings.log == by_flag.log
+        assert settings.tls == by_flag.tls
         assert settings.trusted_proxies == by_flag.trusted_proxies
 
 
@@ -175,7 +227,8 @@ def test_a_variable_that_is_not_known_is_a_warning_with_a_suggestion() -> None:
 
 
 def test_variables_of_the_command_line_are_known() -> None:
-    others = ("SERVER", "API_KEY", "CONTEXT", "TIMEOUT", "CONFIG", "NO_EXTENSIONS")
+    others = ["SERVER", "API_KEY", "CONTEXT", "TIMEOUT", "CONFIG", "NO_EXTENSIONS"]
+    others += ["API_KEY_FILE", "CA_FILE", "CLIENT_CERT", "CLIENT_KEY", "ALLOW_PLAINTEXT"]
     assert read(environment={f"GOQUEUE_{name}": "x" for name in others}).warnings == ()
 
 
@@ -211,25 +264,32 @@ def test_every_problem_is_told_at_once() -> None:
     )
     assert sorted((problem.setting, problem.origin) for problem in found) == [
         ("broker.nodeid", "host name"),
-        ("cluster.enabled", "flag --cluster-enabled"),
+        ("cluster.client_advertise", "default"),
+        ("cluster.peers", "default"),
+        ("cluster.secret", "default"),
         ("http.body_limit", 'file "goqueue.toml", key http.body_limit'),
         ("http.body_limit", "flag --http-body-limit"),
-        ("listeners.http", "variable GOQUEUE_LISTENERS_HTTP"),
         ("log.level", 'file "goqueue.toml", key log.level'),
         ("log.level", "variable GOQUEUE_LOG_LEVEL"),
         ("nope", 'file "goqueue.toml", key nope'),
+        ("tls.enabled", "default"),
     ]
+    (unset,) = [str(problem) for problem in found if problem.setting == "tls.enabled"]
+    assert unset.startswith("tls.enabled (default): "), "it says which setting to set"
 
 
-@pytest.mark.parametrize("secret", ["hush", "hu\x00sh", "hush" * 2000])
-@pytest.mark.parametrize("name", ["api.root_key", "cluster.secret"])
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    list(itertools.product(("api.root_key", "cluster.secret"), ("hu\x00sh", "hush" * 2000))),
+)
 def test_a_secret_is_never_told(name: str, secret: str) -> None:
-    (problem,) = problems({name: secret})
-    assert problem.given == "***"
-    assert "hu" not in str(problem).replace("authentication", "")
+    for found in (problems({name: secret}), problems({}, {BY_NAME[name].variable: secret})):
+        (problem,) = found
+        assert problem.given == "***"
+        assert "hush" not in str(problem)
 
 
 def test_a_secret_that_is_shown_is_only_shown_as_being_there() -> None:
     setting = BY_NAME["api.root_key"]
-    assert setting.show("hush") == "***"
-    assert setting.show("") == ""
+    assert setting.show(Secret("hush")) == "***"
+    assert setting.show(Secret("")) == ""

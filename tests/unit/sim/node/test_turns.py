@@ -5,7 +5,18 @@ from random import Random
 import pytest
 
 from goqueue.broker import TurnBudget
-from goqueue.model import SECOND, Answer, Asked, Instant, Message, Now, RequestId, Timestamp, Woke
+from goqueue.model import (
+    LOCAL,
+    SECOND,
+    Answer,
+    Asked,
+    Instant,
+    Message,
+    Now,
+    RequestId,
+    Timestamp,
+    Woke,
+)
 from goqueue.model.requests import (
     Ack,
     Command,
@@ -22,7 +33,7 @@ from goqueue.model.requests import (
 )
 from goqueue.records import build
 from goqueue.sim import Trace, Violation
-from goqueue.sim.node import NodeSwarm, World, check_turn
+from goqueue.sim.node import NodeSwarm, TurnLimits, World, check_turn
 
 _BUDGET = 10
 
@@ -30,42 +41,49 @@ _MANY = 400
 
 
 def _asked(command: Command) -> Asked:
-    return Asked(request=RequestId(1), command=command)
+    return Asked(request=RequestId(1), command=command, caller=LOCAL)
 
 
 def test_a_turn_within_its_budget_is_no_violation() -> None:
-    check_turn([Woke()], [], units=_BUDGET, units_max=_BUDGET)
+    check_turn([Woke()], [], units=_BUDGET, limits=TurnLimits(_BUDGET))
 
 
 def test_a_turn_far_beyond_its_budget_is_a_violation() -> None:
     with pytest.raises(Violation, match="turn-too-long: Woke"):
-        check_turn([Woke()], [], units=_MANY, units_max=_BUDGET)
+        check_turn([Woke()], [], units=_MANY, limits=TurnLimits(_BUDGET))
 
 
 def test_what_a_command_names_is_allowed_on_top() -> None:
     command = Ack(leases=tuple(map(lease_of, ("a",) * _MANY)))
 
-    check_turn([_asked(command)], [], units=_MANY, units_max=_BUDGET)
+    check_turn([_asked(command)], [], units=_MANY, limits=TurnLimits(_BUDGET))
 
 
 def test_the_messages_of_a_publish_are_allowed_on_top() -> None:
     batch = build([Message(value=b"v")] * _MANY)
     command = Publish(topic="t", batch=batch)
 
-    check_turn([_asked(command)], [], units=_MANY, units_max=_BUDGET)
+    check_turn([_asked(command)], [], units=_MANY, limits=TurnLimits(_BUDGET))
 
 
 def test_a_command_that_names_little_and_does_much_is_a_violation() -> None:
     command = Ack(leases=(lease_of("a"),))
 
     with pytest.raises(Violation, match="turn-too-long: Ack"):
-        check_turn([_asked(command)], [], units=_MANY, units_max=_BUDGET)
+        check_turn([_asked(command)], [], units=_MANY, limits=TurnLimits(_BUDGET))
 
 
 def test_answers_to_commands_that_were_committed_together_are_allowed_on_top() -> None:
     answers = [Answer(request=RequestId(number), reply=Done()) for number in range(_MANY)]
 
-    check_turn([Woke()], answers, units=_MANY, units_max=_BUDGET)
+    check_turn([Woke()], answers, units=_MANY, limits=TurnLimits(_BUDGET))
+
+
+def test_a_change_of_rights_may_look_at_every_request_with_a_key() -> None:
+    limits = TurnLimits(_BUDGET, keyed=_MANY)
+    check_turn([Woke()], [], units=_MANY, limits=limits)
+    with pytest.raises(Violation):
+        check_turn([Woke()], [], units=3 * _MANY, limits=limits)
 
 
 def _world_with_polls(count: int) -> World:

@@ -165,6 +165,30 @@ def test_a_log_that_cannot_be_stopped_cleanly_leaves_the_others_closed(operation
     assert files.faults.count("sync", "/2/recovery-point") == 1
 
 
+def test_a_stop_syncs_the_recovery_points_of_many_logs_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files, together = MemoryFiles(), list[int]()
+    storage = Storage(files)
+    for partition in range(100):
+        log = msgspec.structs.replace(LOG, partition=partition)
+        storage.open(log, SMALL)
+        data = build([Message(value=b"kept")])
+        write = Write(log=log, segment=Offset(0), position=0, data=data, next_offset=Offset(1))
+        storage.carry_out([write, Sync(log=log, upto=Offset(1))])
+    commit = files.commit
+
+    def counted(commits: Sequence[FileCommit]) -> None:
+        together.append(len(commits))
+        commit(commits)
+
+    monkeypatch.setattr(files, "commit", counted)
+    storage.close()
+
+    assert together == [64, 36]
+    assert files.faults.open_files == []
+
+
 LOGS = [LogId("orders", partition) for partition in range(20)]
 
 LIMIT = 4

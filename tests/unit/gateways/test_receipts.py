@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.gateways.http.acks import AckBatchOut, AckResult
-from goqueue.gateways.http.receipts import NamedReceipts, encode_successes
+from goqueue.gateways.http.acks import AckBatchOut, AckResult, encode_successes
+from goqueue.gateways.receipts import NamedReceipts
 from goqueue.model import Code
 from goqueue.model.requests import Acked, RefusedOffsets, Settlement, lease_of, receipt_of
 from tests.unit.gateways.http.answering_broker import AnsweringBroker, send

@@ -1,0 +1,134 @@
+"""Followers know producers as far as their log is committed, and to its end when they lead."""
+
+import pytest
+
+from goqueue.broker import TurnBudget
+from goqueue.broker.partitions import Partition
+from goqueue.broker.replication.derived_state import DerivedState
+from goqueue.broker.state import NodeState
+from goqueue.cluster import PartitionId
+from goqueue.log import BatchMark, Log, LogState, Replica, ReplicaRole
+from goqueue.model import (
+    Instant,
+    LogId,
+    LogSettings,
+    Message,
+    Now,
+    Offset,
+    Synced,
+    Timestamp,
+)
+from goqueue.records import build
+from goqueue.tracing import Tracer
+
+LOG = LogId("orders", 0)
+NOW = Now(Instant(1), Timestamp(1))
+WHERE = PartitionId(1, 0)
+
+
+@pytest.fixture
+def state() -> NodeState:
+    return NodeState("b", Tracer(0.0), TurnBudget())
+
+
+@pytest.fixture
+def derived(state: NodeState) -> DerivedState:
+    return DerivedState(state)
+
+
+@pytest.fixture
+def partition(state: NodeState, derived: DerivedState) -> Partition:
+    partition = Partition(LOG, Log(LOG, LogSettings(), LogState(), Replica(ReplicaRole.FOLLOWER)))
+    state.partitions.add(partition)
+    derived.begin(partition, WHERE)
+    return partition
+
+
+def stored(sequence: int, first: int) -> bytes:
+    """A batch of one record of producer 7, as its leader has it."""
+    leader = Log(LOG, LogSettings(), LogState())
+    for number in range(first):
+        leader.append(build([Message(value=b"%d" % number)]), NOW)
+    batch = build([Message(value=b"x")])
+    mark = BatchMark(producer=7, epoch=0, sequence=sequence, count=1, transaction=0, at=1)
+    leader.producers.append(
+        BatchMark(producer=7, epoch=0, sequence=0, count=sequence or 1, transaction=0, at=1), 0
+    ) if sequence else None
+    leader.append(batch, NOW, mark)
+    return bytes(batch)
+
+
+def follow(derived: DerivedState, partition: Partition, sequence: int) -> None:
+    """Append the next batch of the leader, and sync it."""
+    first = partition.log.end
+    data = stored(sequence, int(first))
+    appended = partition.log.append_as_follower(data, Offset(first + 1), 3, NOW)
+    derived.appended(partition, appended.first, appended.next, data)
+    partition.log.handle(Synced(log=LOG, upto=appended.next), NOW)
+
+
+def test_what_is_not_committed_is_not_known(derived: DerivedState, partition: Partition) -> None:
+    follow(derived, partition, 0)
+    derived.committed(partition)
+
+    assert partition.log.producers.stated(1, 1).writers == []
+
+
+def test_what_is_committed_is_known(derived: DerivedState, partition: Partition) -> None:
+    follow(derived, partition, 0)
+    partition.log.commit(Offset(1))
+    derived.committed(partition)
+
+    (writer,) = partition.log.producers.stated(1, 1).writers
+    assert writer.next_sequence == 1
+
+
+def test_a_follower_that_is_to_lead_knows_everything(
+    derived: DerivedState, partition: Partition
+) -> None:
+    follow(derived, partition, 0)
+    follow(derived, partition, 1)
+    partition.log.commit(Offset(1))
+    derived.committed(partition)
+
+    assert derived.complete(partition)
+
+    (writer,) = partition.log.producers.stated(1, 2).writers
+    assert writer.next_sequence == 2
+    assert partition.fold is None
+
+
+def test_what_was_truncated_was_never_known(derived: DerivedState, partition: Partition) -> None:
+    follow(derived, partition, 0)
+    fold = partition.fold
+    assert fold is not None
+    partition.log._end = Offset(0)  # noqa: SLF001 - as a truncation leaves it
+
+    assert derived.truncated(partition)
+
+    assert not fold.kept
+    assert not fold.kept_bytes
+
+
+def test_a_leader_that_had_more_than_was_committed_forgets_what_it_knew(
+    derived: DerivedState, partition: Partition
+) -> None:
+    follow(derived, partition, 0)
+    assert derived.complete(partition)
+
+    derived.follow(partition, WHERE)
+
+    assert partition.fold is not None
+    assert partition.log.producers.stated(1, 1).writers == []
+
+
+def test_a_leader_all_of_whose_records_were_committed_keeps_what_it_knew(
+    derived: DerivedState, partition: Partition
+) -> None:
+    follow(derived, partition, 0)
+    partition.log.commit(Offset(1))
+    assert derived.complete(partition)
+
+    derived.follow(partition, WHERE)
+
+    assert len(partition.log.producers.stated(1, 1).writers) == 1

@@ -1,0 +1,155 @@
+"""A leader looks after its followers until all of them are in sync."""
+
+import msgspec
+import pytest
+
+from goqueue.broker import TurnBudget
+from goqueue.broker.cluster.log_leader import KEPT_BYTES_MAX
+from goqueue.broker.replication.partition_leader import ClusterView, PartitionLeader
+from goqueue.broker.state import NodeState
+from goqueue.cluster import IsrMember, PartitionId, PartitionState, Voter
+from goqueue.log import Log, LogState, Replica, ReplicaRole
+from goqueue.model import (
+    SECOND,
+    Instant,
+    LogAck,
+    LogId,
+    LogSettings,
+    LogSubscription,
+    Message,
+    Now,
+    Offset,
+    Send,
+    Timestamp,
+    Write,
+)
+from goqueue.records import build
+from goqueue.tracing import Tracer
+
+LOG = LogId("orders", 0)
+NOW = Now(Instant(1), Timestamp(1))
+
+
+@pytest.fixture
+def view() -> ClusterView:
+    view = ClusterView(NodeState("a", Tracer(0.0), TurnBudget()))
+    view.epochs.update({"a": 1, "b": 2})
+    return view
+
+
+def leader_of(view: ClusterView, *isr: str) -> PartitionLeader:
+    log = Log(LOG, LogSettings(), LogState(), Replica(ReplicaRole.FOLLOWER))
+    image = PartitionState(("a", "b"), isr, "a", 5, 5)
+    return PartitionLeader(
+        view, log, PartitionId(1, 0), image=image, minimum=1, is_first=True, now=NOW
+    )
+
+
+def test_a_live_replica_outside_the_isr_is_asked_until_it_joins(view: ClusterView) -> None:
+    # Its only acknowledgement may have come before the image showed its run, and did not count.
+    assert leader_of(view, "a").needs_attention
+
+
+def test_a_replica_that_is_not_registered_is_not_waited_for(view: ClusterView) -> None:
+    del view.epochs["b"]
+    assert not leader_of(view, "a").needs_attention
+
+
+def test_nothing_is_asked_while_everybody_is_in_sync(view: ClusterView) -> None:
+    assert not leader_of(view, "a", "b").needs_attention
+
+
+def subscribed(leader: PartitionLeader, broker: str, epoch: int, held: int) -> None:
+    """A follower agrees with the leader and confirms what it holds."""
+    log = leader.log
+    who = Voter(broker, f"{broker}-disk")
+    leader.subscribed(
+        who, LogSubscription(1, 0, leader.epoch, log.start, log.start, 0), NOW.instant
+    )
+    ack = LogAck(1, 0, leader.epoch, Offset(held), Offset(held))
+    leader.acknowledged(who, ack, epoch, NOW.instant)
+
+
+def appended(leader: PartitionLeader, size: int) -> None:
+    leader.begin_epoch(NOW)
+    appended = leader.log.append(build([Message(value=b"x" * size)]), NOW)
+    (data,) = (each.data for each in appended.effects if isinstance(each, Write))
+    leader.appended(appended.first, appended.next, data, NOW.instant)
+
+
+def test_nothing_is_kept_in_memory_while_no_follower_is_subscribed(view: ClusterView) -> None:
+    leader = leader_of(view, "a")
+    appended(leader, 1000)
+    assert (leader.kept_bytes, view.kept.used) == (0, 0)
+
+    subscribed(leader, "b", 2, 0)
+    appended(leader, 1000)
+    assert leader.kept_bytes == view.kept.used > 1000
+
+    leader.release()
+    assert (leader.kept_bytes, view.kept.used) == (0, 0)
+
+
+def test_all_led_logs_share_what_may_be_kept_in_memory(view: ClusterView) -> None:
+    leader = leader_of(view, "a")
+    subscribed(leader, "b", 2, 0)
+    view.kept.used = KEPT_BYTES_MAX
+    view.state.outbox.drain()
+
+    appended(leader, 1000)
+
+    assert (leader.kept_bytes, view.kept.used) == (0, KEPT_BYTES_MAX)
+    sent = [each for each in view.state.outbox.drain() if isinstance(each, Send)]
+    assert any(each.data for each in sent)
+
+
+def test_a_wish_that_the_raised_minimum_forbids_is_given_up(view: ClusterView) -> None:
+    del view.epochs["b"]
+    leader = leader_of(view, "a", "b")
+    wish = leader.wish(NOW.instant, SECOND)
+    assert wish is not None
+    assert wish.isr == (("a", 1),)
+
+    leader.follow_image(leader.image, 2)
+    assert leader.wish(Instant(5 * SECOND), SECOND) is None
+
+
+def test_a_wish_by_which_somebody_joins_is_kept_when_the_minimum_is_raised(
+    view: ClusterView,
+) -> None:
+    """It may have committed: whoever joined by it counts until the image says otherwise."""
+    leader = leader_of(view, "a")
+    subscribed(leader, "b", 2, 0)
+    assert leader.wish(NOW.instant, SECOND) is not None
+
+    leader.follow_image(leader.image, 3)
+    repeated = leader.wish(Instant(5 * SECOND), SECOND)
+    assert repeated is not None
+    assert repeated.isr == (("a", 1), ("b", 2))
+
+
+def test_a_member_in_doubt_is_stated_anew_once_its_run_is_in_sync(view: ClusterView) -> None:
+    leader = leader_of(view, "a", "b")
+    doubted = msgspec.structs.replace(leader.image, unsure=(IsrMember("b", 2),), version=6)
+    leader.follow_image(doubted, 1)
+    assert leader.wish(NOW.instant, SECOND) is None
+
+    subscribed(leader, "b", 2, 0)
+    wish = leader.wish(NOW.instant, SECOND)
+    assert wish is not None
+    assert wish.isr == (("a", 1), ("b", 2))
+
+
+def test_a_member_that_was_not_found_in_sync_is_not_stated_as_such(view: ClusterView) -> None:
+    """Its new run is registered, but nobody knows what it holds."""
+    view.epochs["c"] = 7
+    log = Log(LOG, LogSettings(), LogState(), Replica(ReplicaRole.FOLLOWER))
+    image = PartitionState(("a", "b", "c"), ("a", "c"), "a", 5, 5)
+    leader = PartitionLeader(
+        view, log, PartitionId(1, 0), image=image, minimum=1, is_first=True, now=NOW
+    )
+    subscribed(leader, "b", 2, 0)
+
+    wish = leader.wish(NOW.instant, SECOND)
+    assert wish is not None
+    assert wish.isr == (("a", 1), ("c", 0), ("b", 2))

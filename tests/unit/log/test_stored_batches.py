@@ -1,0 +1,47 @@
+"""What a follower finds in the records of its leader, against a look at every record."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.log.batch_mark import headed_count
+from goqueue.log.batches import check_stored
+from goqueue.log.control import controls_in
+from goqueue.model import EPOCH_KEY, Offset, Record
+from goqueue.records import Flag, encode, walk
+
+
+def record(offset: int, timestamp: int, *, is_control: bool, has_headers: bool) -> Record:
+    return Record(
+        offset=offset,
+        timestamp=timestamp,
+        priority=0,
+        flags=int(Flag.CONTROL) if is_control else 0,
+        key=EPOCH_KEY.encode() if is_control else b"",
+        value=b'{"epoch":7}' if is_control else b"value",
+        headers=(("name", b"x" * 300),) if has_headers else (),
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.booleans(), st.booleans()),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_a_batch_is_judged_as_its_records_one_by_one(kinds: list[tuple[int, bool, bool]]) -> None:
+    records = [
+        record(offset, timestamp, is_control=is_control, has_headers=has_headers)
+        for offset, (timestamp, is_control, has_headers) in enumerate(kinds)
+    ]
+    data = b"".join(map(encode, records))
+    columns = walk(data)
+
+    controls = [index for index, (_, is_control, _) in enumerate(kinds) if is_control]
+    headed = [index + 1 for index, (_, _, has_headers) in enumerate(kinds) if has_headers]
+    assert list(controls_in(columns)) == controls
+    assert headed_count(columns) == max(headed, default=0)
+    stored = check_stored(data, Offset(0), Offset(len(kinds)))
+    assert stored.max_timestamp == max(timestamp for timestamp, _, _ in kinds)
+    assert stored.is_plain == (not controls and not headed)
+    assert [offset for _, offset in stored.epochs] == controls

@@ -1,0 +1,107 @@
+"""Settings of cluster mode: which values go together."""
+
+import pytest
+
+from tests.unit.runtime.settings.given_settings import problems, read
+
+MEMBER = {
+    "cluster.enabled": "true",
+    "cluster.peers": "127.0.0.1:7001,127.0.0.1:7002",
+    "cluster.secret": "s" * 20,
+}
+TLS = {
+    "cluster_tls.enabled": "true",
+    "cluster_tls.cert_file": "c.pem",
+    "cluster_tls.key_file": "k.pem",
+    "cluster_tls.ca_file": "a.pem",
+}
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - the address that is to be refused
+
+
+def given(*parts: dict[str, str], **changes: str) -> dict[str, str]:
+    """Settings as variables; in `changes` a dot is two underscores."""
+    values: dict[str, str] = {}
+    for part in parts:
+        values |= part
+    values |= {name.replace("__", "."): value for name, value in changes.items()}
+    return {"GOQUEUE_" + name.replace(".", "_").upper(): each for name, each in values.items()}
+
+
+def settings_at_fault(environment: dict[str, str]) -> list[str]:
+    return [problem.setting for problem in problems(environment=environment)]
+
+
+def test_a_node_alone_has_no_listener_for_others_and_no_cluster() -> None:
+    settings = read()
+    assert settings.listeners.internal is None
+    assert not settings.cluster.is_enabled
+
+
+def test_a_member_on_loopback_needs_peers_and_a_secret() -> None:
+    settings = read(environment=given(MEMBER))
+    assert settings.cluster.peers == ("127.0.0.1:7001", "127.0.0.1:7002")
+    assert settings.cluster.secret.reveal() == "s" * 20
+    assert str(settings.listeners.internal) == "127.0.0.1:7000"
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "at_fault"),
+    [
+        ({"cluster__peers": ""}, "cluster.peers"),
+        ({"cluster__secret": ""}, "cluster.secret"),
+        ({"cluster__secret": "with a space in it"}, "cluster.secret"),
+        ({"cluster__quorum": "1"}, "cluster.quorum"),
+        ({"cluster__quorum": "4"}, "cluster.quorum"),
+        ({"listeners__internal": "off"}, "listeners.internal"),
+        ({"listeners__internal": "10.0.0.1:7000"}, "cluster_tls.enabled"),
+        ({"cluster__peers": "node-2:7000"}, "cluster_tls.enabled"),
+        ({"cluster__advertise": "nowhere"}, "cluster.advertise"),
+        ({"cluster__client_advertise": "http://a:1"}, "cluster.client_advertise"),
+    ],
+)
+def test_a_member_that_could_not_work_or_would_send_its_secret_in_the_clear_is_refused(
+    changes: dict[str, str], at_fault: str
+) -> None:
+    assert settings_at_fault(given(MEMBER, **changes)) == [at_fault]
+
+
+def test_a_quorum_between_a_majority_and_all_is_accepted() -> None:
+    assert read(environment=given(MEMBER, cluster__quorum="2")).cluster.quorum == 2
+    assert read(environment=given(MEMBER, cluster__quorum="3")).cluster.quorum == 3
+
+
+def test_beyond_loopback_tls_and_an_address_for_others_are_needed() -> None:
+    beyond = given(
+        MEMBER, TLS, listeners__internal=f"{EVERY_ADDRESS}:7000", cluster__peers="node-2:7000"
+    )
+    assert settings_at_fault(beyond) == ["cluster.advertise"]
+    beyond["GOQUEUE_CLUSTER_ADVERTISE"] = "node-1:7000"
+    settings = read(environment=beyond)
+    assert settings.cluster.tls.is_enabled
+    assert settings.cluster.advertise == "node-1:7000"
+
+
+def test_certificates_prove_nodes_without_a_secret_only_if_they_are_required() -> None:
+    member = MEMBER | {"cluster.secret": ""}
+    assert settings_at_fault(given(member, TLS)) == ["cluster.secret"]
+    optional = given(member, TLS, cluster_tls__client_auth="verify")
+    assert settings_at_fault(optional) == ["cluster.secret"]
+    required = given(member, TLS, cluster_tls__client_auth="require-verify")
+    assert read(environment=required).cluster.accepts_certificates
+
+
+def test_tls_between_nodes_needs_every_file_and_no_certificate_of_its_own() -> None:
+    bare = given(MEMBER, cluster_tls__enabled="true", cluster_tls__self_signed="true")
+    assert settings_at_fault(bare) == [
+        "cluster_tls.self_signed",
+        "cluster_tls.cert_file",
+        "cluster_tls.key_file",
+        "cluster_tls.ca_file",
+    ]
+
+
+def test_a_short_secret_is_warned_about() -> None:
+    (warning,) = read(environment=given(MEMBER, {"cluster.secret": "short"})).warnings
+    assert "cluster.secret is short" in warning
+    assert "'short'" not in warning
