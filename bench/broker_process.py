@@ -13,9 +13,10 @@ from typing import Self
 
 from bench.wire import Wire
 
-__all__ = ["BrokerProcess", "RestartedBroker", "Usage", "serve_from"]
+__all__ = ["BrokerProcess", "RestartedBroker", "Usage", "compare_with", "other_tree", "serve_from"]
 
 _source: list[str] = []
+_other: list[str] = []
 
 
 def serve_from(tree: str) -> None:
@@ -23,17 +24,28 @@ def serve_from(tree: str) -> None:
     _source[:] = [os.path.join(tree, "src")]
 
 
+def compare_with(tree: str) -> None:
+    """Let measures that compare two versions start brokers of another source tree, too."""
+    _other[:] = [tree]
+
+
+def other_tree() -> str | None:
+    """The source tree to compare with, if there is one."""
+    return _other[0] if _other else None
+
+
 def _serve(
-    data: str, path: Sequence[str] = (), flags: Sequence[str] = ()
+    data: str, path: Sequence[str] = (), flags: Sequence[str] = (), tree: str = ""
 ) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "goqueue.cli", "serve", "--data-dir", data]
+    sources = [os.path.join(tree, "src")] if tree else _source or sys.path[:2]
     return subprocess.Popen(
         [*command, "--http", "127.0.0.1:0", *(flags or ("--log-level", "warning"))],
         stdout=subprocess.PIPE,
         # What is logged at warning is for people; more than that is part of a measurement.
         stderr=subprocess.DEVNULL if flags else None,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([*path, *(_source or sys.path[:2])])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*path, *sources])},
     )
 
 
@@ -44,7 +56,6 @@ def _port(process: "subprocess.Popen[str]") -> int:
 
 
 _STOP_S = 180
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Usage:
@@ -55,9 +66,9 @@ class Usage:
         self._before = self._cpu_s()
 
     def _cpu_s(self) -> float:
-        with open(f"/proc/{self.pid}/stat", encoding="ascii") as stat:
-            fields = stat.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        # The clock of all threads of a process, as clock_getcpuclockid(3) makes its number: the
+        # ticks of /proc are too coarse for a round of some milliseconds.
+        return time.clock_gettime((~self.pid << 3) | 2)
 
     @property
     def cpu_s(self) -> float:
@@ -73,8 +84,14 @@ class Usage:
 class BrokerProcess:
     """`goqueue serve` on a free port and an empty directory; gone when the block ends."""
 
-    def __init__(self, folder: str, path: str = "", flags: Sequence[str] = ()) -> None:
-        """`path` is where its Python looks first; `flags` go to `serve` instead of a log level."""
+    def __init__(
+        self, folder: str, path: str = "", flags: Sequence[str] = (), tree: str = ""
+    ) -> None:
+        """`path` is where its Python looks first; `flags` go to `serve` instead of a log level.
+
+        `tree` has the sources to run, if they are not these.
+        """
+        self._tree = tree
         self._data = tempfile.mkdtemp(prefix="data-", dir=folder)
         self._path = [path] if path else []
         self._flags = flags
@@ -82,7 +99,7 @@ class BrokerProcess:
         self.port = 0
 
     def __enter__(self) -> Self:
-        self._process = _serve(self._data, self._path, self._flags)
+        self._process = _serve(self._data, self._path, self._flags, self._tree)
         self.port = _port(self._process)
         return self
 
@@ -97,10 +114,24 @@ class BrokerProcess:
         # Thousands of partitions take their time: each log is closed with a sync.
         self._process.wait(_STOP_S)
 
+    def restart(self) -> None:
+        """Stop it cleanly, start it again over the same data, on another port, until it serves."""
+        self.__exit__(None, None, None)
+        self.__enter__()
+        asyncio.run(_wait_until_ready(self.port))
+
     @property
     def usage(self) -> Usage:
+        return Usage(self.pid)
+
+    @property
+    def pid(self) -> int:
         assert self._process is not None
-        return Usage(self._process.pid)
+        return self._process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
 
 _READY_S = 120.0

@@ -1,7 +1,7 @@
 """A measured number, what it is compared with, and what it should be."""
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -10,6 +10,12 @@ from goqueue import records
 __all__ = ["Detail", "Figure", "Rounds", "Target", "mode", "rounded"]
 
 Detail = int | float | str | tuple[int | float, ...] | dict[str, int]
+NO_DETAILS: Mapping[str, Detail] = {}
+
+
+def _is_at_most(found: Detail | None, most: float) -> bool:
+    """Whether a detail was measured and holds its bound."""
+    return isinstance(found, int | float) and found <= most
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -18,12 +24,19 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_least: float | None = None
     below: float | None = None
     ratio_at_least: float | None = None
+    # Of details by their names, such as a p99 or the processor time beside a rate.
+    details_at_most: dict[str, float] = {}
 
-    def is_reached(self, value: float, ratio: float | None) -> bool:
+    def is_reached(
+        self, value: float, ratio: float | None, details: Mapping[str, Detail] = NO_DETAILS
+    ) -> bool:
         return (
             (self.at_least is None or value >= self.at_least)
             and (self.below is None or value < self.below)
             and (self.ratio_at_least is None or (ratio or 0.0) >= self.ratio_at_least)
+            and all(
+                _is_at_most(details.get(name), most) for name, most in self.details_at_most.items()
+            )
         )
 
     def describe(self, baseline: str) -> str:
@@ -31,6 +44,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             f"≥ {self.at_least:,.10g}" if self.at_least is not None else "",
             f"< {self.below:,g}" if self.below is not None else "",
             f"≥ {self.ratio_at_least:.0%} of {baseline}" if self.ratio_at_least is not None else "",
+            *(f"{name} ≤ {most:,g}" for name, most in self.details_at_most.items()),
         ]
         return ", ".join(word for word in words if word)
 
@@ -57,7 +71,9 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
         if self.mode:
             return self
         is_judged = self.target is not None and records.COMPILED
-        reached = self.target.is_reached(self.value, self.ratio) if self.target else None
+        reached = None
+        if self.target is not None:
+            reached = self.target.is_reached(self.value, self.ratio, self.details)
         return msgspec.structs.replace(self, mode=mode(), is_reached=reached if is_judged else None)
 
 

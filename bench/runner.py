@@ -21,8 +21,9 @@ ROOT = Path(__file__).resolve().parents[1]
 # Brokers under measurement are started with the first two entries.
 sys.path[1:1] = [str(ROOT / "src")]
 
-from bench.broker_process import serve_from  # noqa: E402 - needs the path
+from bench.broker_process import compare_with, serve_from  # noqa: E402 - needs the path
 from bench.figure import Figure  # noqa: E402 - needs the path
+from goqueue import records  # noqa: E402 - needs the path
 
 __all__ = ["FULL", "QUICK", "ROOT", "TINY", "Measure", "Suite", "main", "suites"]
 
@@ -80,9 +81,21 @@ def _command(name: str, suite: Suite) -> click.Command:
         type=click.Path(file_okay=False, exists=True),
         help="Run the brokers of this source tree: an older version, to compare.",
     )
+    @click.option(
+        "--against",
+        type=click.Path(file_okay=False, exists=True),
+        help="Compare with the brokers of this source tree, in turns (measures that can).",
+    )
     def bench(
-        only: tuple[str, ...], scale: float | None, parent: str | None, source: str | None
+        only: tuple[str, ...],
+        scale: float | None,
+        parent: str | None,
+        source: str | None,
+        against: str | None,
     ) -> None:
+        if against is not None:
+            _check_built(against)
+            compare_with(against)
         if source is not None:
             if not suite.has_broker:
                 raise click.UsageError("this bench starts no broker: run it in the other tree")
@@ -102,6 +115,11 @@ def _command(name: str, suite: Suite) -> click.Command:
         Console(stderr=True, width=width).print(_table(f"GoQueue {name}", figures, suite.baseline))
 
     return bench
+
+
+def _check_built(tree: str) -> None:
+    if records.COMPILED and not any(Path(tree).glob("src/goqueue/records/*.so")):
+        raise click.UsageError(f"{tree} is not compiled: run `make setup` there")
 
 
 def _default_parent() -> Path:

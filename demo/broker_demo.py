@@ -1,4 +1,4 @@
-"""GoQueue, shown to a newcomer: streams, queues, failures, transactions, kill -9, and Spark.
+"""GoQueue, shown to a newcomer: streams, queues, failures, transactions, kill -9, a cluster, Spark.
 
 Run by `make demo`. Starts a node of its own on a free port and a temporary directory, and removes
 both. The exit code is 0 only if every claim it prints was checked and holds.
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import goqueue
+from demo.failover import lose_a_leader
 from demo.invoices import bill
 from demo.lakehouse import Order, build_a_lakehouse, order
 from demo.node import NodeProcess, started
@@ -40,6 +41,7 @@ def demonstrate(node: NodeProcess, folder: Path, show: Show) -> None:
         overtake(q, show)
     bill(node, show)
     survive(node, show)
+    lose_a_leader(folder, show)
     build_a_lakehouse(node, folder, show)
 
 

@@ -12,8 +12,9 @@ __all__ = ["NodeProcess", "started"]
 class NodeProcess:
     """`goqueue serve` on one data directory; it can be killed and started again."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *flags: str) -> None:
         self._directory = directory
+        self._flags = flags
         self._address = "127.0.0.1:0"
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
@@ -21,7 +22,7 @@ class NodeProcess:
     def start(self) -> None:
         command = [sys.executable, "-m", "goqueue.cli", "serve", "--data-dir", self._directory]
         # The demonstration speaks for itself.
-        command += ["--log-level", "error"]
+        command += ["--log-level", "error", *self._flags]
         self._process = subprocess.Popen(
             [*command, "--http", self._address], stdout=subprocess.PIPE, text=True
         )
@@ -32,6 +33,8 @@ class NodeProcess:
 
     def kill(self) -> None:
         assert self._process is not None
+        if self._process.poll() is not None:
+            return
         self._process.kill()
         self._close()
 

@@ -47,6 +47,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600, help="how long there is traffic")
     parser.add_argument("--kill-every", type=float, default=20, help="seconds between two kills")
+    parser.add_argument("--kills-min", type=int, default=1, help="continue until as many kills")
     parser.add_argument("--producers", type=int, default=3)
     parser.add_argument("--members", type=int, default=2, help="members of each group")
     parser.add_argument("--rate", type=int, default=50, help="messages a second and producer")
@@ -120,8 +121,10 @@ def _kill_for(server: ServerProcess, options: argparse.Namespace) -> list[int]:
     end = time.monotonic() + options.seconds
     while True:
         pause = options.kill_every * (0.5 + chance.random())
-        threading.Event().wait(max(0.0, min(pause, end - time.monotonic())))
-        if time.monotonic() >= end:
+        left = end - time.monotonic()
+        is_due = len(kills) < options.kills_min
+        threading.Event().wait(pause if is_due else max(0.0, min(pause, left)))
+        if time.monotonic() >= end and not is_due:
             return kills
         kills.append(Journal.now())
         server.kill()

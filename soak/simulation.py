@@ -12,6 +12,7 @@ import hashlib
 import multiprocessing
 import os
 import queue
+import signal
 import sys
 import time
 import traceback
@@ -24,6 +25,7 @@ import msgspec
 import pytest
 
 from goqueue.sim import NodeRun, Run, Trace, Violation
+from goqueue.sim.cluster import ClusterRun, FailoverRun, QuorumRun, ReplicationRun
 from tests.simulation.tight import tighten
 
 REPORT_S = 60
@@ -65,6 +67,34 @@ def _live_schedules(seed: int) -> None:
     NodeRun(seed, Trace(), has_schedules=True).live()
 
 
+def _live_tenants(seed: int) -> None:
+    NodeRun(seed, Trace(), has_tenants=True).live()
+
+
+def _live_schemas(seed: int) -> None:
+    NodeRun(seed, Trace(), has_schemas=True).live()
+
+
+def _live_cooperation(seed: int) -> None:
+    NodeRun(seed, Trace(), has_cooperation=True).live()
+
+
+def _live_cluster(seed: int) -> None:
+    ClusterRun(seed, Trace()).live()
+
+
+def _live_quorum(seed: int) -> None:
+    QuorumRun(seed, Trace()).live()
+
+
+def _live_replication(seed: int) -> None:
+    ReplicationRun(seed, Trace()).live()
+
+
+def _live_failovers(seed: int) -> None:
+    FailoverRun(seed, Trace()).live()
+
+
 # The node has most to get wrong: each seed is one of the node, every other of a tight node too.
 WORLDS: dict[str, _Live] = {
     "node": _live_node,
@@ -72,8 +102,28 @@ WORLDS: dict[str, _Live] = {
     "log": _live_log,
     "long": _live_long,
     "schedules": _live_schedules,
+    "tenants": _live_tenants,
+    "schemas": _live_schemas,
+    "cooperation": _live_cooperation,
+    "cluster": _live_cluster,
+    "quorum": _live_quorum,
+    "replication": _live_replication,
+    "failovers": _live_failovers,
 }
-_SHARES = {"node": 1, "tight": 2, "log": 4, "long": 16, "schedules": 2}
+_SHARES = {
+    "node": 1,
+    "tight": 2,
+    "log": 4,
+    "long": 16,
+    "schedules": 2,
+    "tenants": 2,
+    "schemas": 2,
+    "cooperation": 2,
+    "cluster": 8,
+    "quorum": 4,
+    "replication": 4,
+    "failovers": 4,
+}
 
 
 def main() -> int:
@@ -134,13 +184,16 @@ def _soak(base: int, place: Path, options: argparse.Namespace) -> int:
         context.Process(target=_work, args=(base, number, until, options, results), daemon=True)
         for number in range(options.workers)
     ]
+    # Told to stop, it says what it found, and leaves no worker.
+    told: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
     for worker in workers:
         worker.start()
     runs: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     said_at = time.monotonic()
     try:
-        while not results.empty() or any(worker.is_alive() for worker in workers):
+        while not told and (not results.empty() or any(each.is_alive() for each in workers)):
             with contextlib.suppress(queue.Empty):
                 result = results.get(timeout=1)
                 if isinstance(result, Finding):
@@ -151,10 +204,14 @@ def _soak(base: int, place: Path, options: argparse.Namespace) -> int:
                 said_at = time.monotonic()
                 _say(_summary(runs, kinds))
     except KeyboardInterrupt:
+        pass
+    finally:
+        # Whatever ended it: a worker that is left would run on for hours.
         for worker in workers:
             worker.terminate()
     _say(f"base {base}: {_summary(runs, kinds)}")
-    return 1 if kinds else 0
+    has_died = any(worker.exitcode not in {0, None, -signal.SIGTERM} for worker in workers)
+    return 1 if kinds or has_died else 0
 
 
 def _work(
@@ -164,10 +221,13 @@ def _work(
     options: argparse.Namespace,
     results: "Queue[Finding | str]",
 ) -> None:
-    """One of the workers: every n-th seed."""
+    """One of the workers: every n-th seed, as long as somebody waits for the results."""
+    parent = multiprocessing.parent_process()
     index = number
     with contextlib.suppress(KeyboardInterrupt):
         while time.time() < until and (options.seeds is None or index < options.seeds):
+            if parent is not None and not parent.is_alive():
+                return
             for world in options.worlds:
                 if index % _SHARES[world] == 0 or len(options.worlds) == 1:
                     finding = run_seed(world, base + index)

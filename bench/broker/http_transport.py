@@ -22,6 +22,9 @@ from typing import IO, Any, cast
 import msgspec
 import uvloop
 
+from goqueue.gateways.http.server.application import Target
+from goqueue.model import ProvenKey
+
 ROOT = Path(__file__).resolve().parents[2]
 BODY = b'{"messages":[{"key":"customer-17","value":"one small message of an ordinary size"}]}'
 REPLY = b'{"results":[{"partition":0,"offset":123456789}]}'
@@ -45,10 +48,23 @@ class FixedTarget(msgspec.Struct, frozen=True):
     body_bytes_max: int = 1 << 20
     may_be_large: bool = False
     handling_s: float = 30.0
+    keeps_body: bool = True
+    is_last: bool = False
+
+
+class Unlimited:
+    """A connection without a tenant."""
+
+    def admit(self, target: Target, _: ProvenKey | None) -> Target:
+        return target
+
+    def close(self) -> None:
+        """Nothing was counted."""
 
 
 async def serve_ours(done: asyncio.Event) -> None:
     from goqueue.gateways import Endpoint
+    from goqueue.gateways.connection_limits import ConnectionBytes
     from goqueue.gateways.http import http_listener
     from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
     from goqueue.model import Code
@@ -58,8 +74,13 @@ async def serve_ours(done: asyncio.Event) -> None:
     class Fixed:
         """Answers every request alike."""
 
+        guard = None
+
         def resolve(self, _method: str, _path: bytes) -> FixedTarget:
             return target
+
+        def connected(self, _held: ConnectionBytes) -> Unlimited:
+            return Unlimited()
 
         async def answer(self, _request: HttpRequest) -> HttpResponse:
             return HttpResponse(200, REPLY)

@@ -14,7 +14,7 @@ from bench.broker_process import Usage
 from bench.figure import Figure, Target
 from bench.rounds import Round, summarise
 from goqueue.broker import Node
-from goqueue.model import Message
+from goqueue.model import LOCAL, Message
 from goqueue.model.requests import CreateTopic, Publish
 from goqueue.records import build
 from goqueue.runtime import Disk, OsFileSystem, Pump
@@ -35,7 +35,7 @@ async def _measure(folder: str, count: int) -> Figure:
     disk.start()
     pump.start(disk)
     await pump.wait_until_serving()
-    await pump.ask(CreateTopic(name=TOPIC))
+    await pump.ask(CreateTopic(name=TOPIC), LOCAL)
     batch = bytes(build([Message(value=VALUE.encode())] * BATCH))
     rounds = []
     for _ in range(ROUNDS):
@@ -60,7 +60,7 @@ async def _publish(pump: Pump, batch: bytes, count: int) -> None:
         nonlocal left
         while left > 0:
             left -= 1
-            await pump.ask(Publish(topic=TOPIC, batch=bytearray(batch)))
+            await pump.ask(Publish(topic=TOPIC, batch=bytearray(batch)), LOCAL)
 
     await asyncio.gather(*(work() for _ in range(_IN_FLIGHT)))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from goqueue.gateways import NodeFacts
 from goqueue.gateways.http import HttpApi
 from goqueue.gateways.http.server.application import HttpRequest
-from goqueue.model import Header, LogId, Offset, Timestamp
+from goqueue.model import Caller, Header, LogId, Offset, Timestamp
 from goqueue.model.requests import (
     Ack,
     Acked,
@@ -66,7 +66,7 @@ class Echo:
         """Answer with these records from now on."""
         self._stored, self._seed = data, seed
 
-    async def ask(self, command: Command) -> Reply:
+    async def ask(self, command: Command, _: Caller) -> Reply:
         if isinstance(command, Publish):
             return self._published(command)
         if isinstance(command, Ack):

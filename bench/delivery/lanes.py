@@ -18,7 +18,7 @@ from bench.delivery.traffic import LEASE, SHARES, Consumers, join, lane_batch, p
 from bench.figure import Figure, Rounds, Target
 from bench.rounds import Round, prepare
 from goqueue.broker import Node
-from goqueue.model import runs
+from goqueue.model import LOCAL, runs
 from goqueue.model.requests import (
     Ack,
     CreateTopic,
@@ -71,8 +71,8 @@ async def _in_process(folder: str, count: int) -> Figure:
     await pump.wait_until_serving()
     polls: dict[str, Poll] = {}
     for kind in _KINDS:
-        await pump.ask(CreateTopic(name=kind))
-        joined = await pump.ask(Join(group=kind, client_id="c", topics=(kind,), token=kind))
+        await pump.ask(CreateTopic(name=kind), LOCAL)
+        joined = await pump.ask(Join(group=kind, client_id="c", topics=(kind,), token=kind), LOCAL)
         assert isinstance(joined, Joined)
         polls[kind] = Poll(group=kind, member_id=joined.member_id, messages_max=LEASE)
     rounds: dict[str, list[Round]] = {kind: [] for kind in _KINDS}
@@ -80,7 +80,7 @@ async def _in_process(folder: str, count: int) -> Figure:
         for kind, shares in _KINDS.items():
             batch = lane_batch(BATCH, shares)
             for _ in range(count // BATCH):
-                await pump.ask(Publish(topic=kind, batch=bytearray(batch)))
+                await pump.ask(Publish(topic=kind, batch=bytearray(batch)), LOCAL)
             rounds[kind].append(await _settle(pump, polls[kind], count))
     await pump.stop()
     disk.close()
@@ -92,12 +92,12 @@ async def _settle(pump: Pump, poll: Poll, count: int) -> Round:
     began, spent = time.perf_counter(), time.process_time()
     left = count
     while left > 0:
-        leased = await pump.ask(poll)
+        leased = await pump.ask(poll, LOCAL)
         assert isinstance(leased, Leased)
         leases = [lease for share in leased.partitions for lease in share.leases]
         assert leases, f"nothing was delivered, and {left} messages are there"
         acked = tuple(LeaseOffsets(each.handle, runs(sorted(each.offsets))) for each in leases)
-        await pump.ask(Ack(leases=acked))
+        await pump.ask(Ack(leases=acked), LOCAL)
         left -= sum(map(len, leased.partitions))
     seconds = time.perf_counter() - began
     return Round(count=count, seconds=seconds, cpu_s=time.process_time() - spent)

@@ -1,4 +1,4 @@
-"""How soon a broker is ready again with a million messages waiting, stopped or killed before."""
+"""How soon a broker is ready again with a million messages waiting, or 100,000 schedules."""
 
 import asyncio
 import random
@@ -15,10 +15,12 @@ from bench.figure import Detail, Figure, Target
 from bench.wire import Wire
 from goqueue.model import SECOND
 
-__all__ = ["measure_restart"]
+__all__ = ["measure_restart", "measure_schedule_restart"]
 
 _TOPIC = "delays"
 _TARGET = Target(below=5)
+_SCHEDULES = 100_000
+_CONNECTIONS = 64
 
 
 def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
@@ -51,6 +53,63 @@ def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
         yield Figure(
             figure=name, value=round(seconds, 2), unit="s", target=_TARGET, details=details
         )
+
+
+def measure_schedule_restart(folder: str, scale: float) -> Iterator[Figure]:
+    """With many schedules, half of them by cron, of which none ticks meanwhile."""
+    count = max(_CONNECTIONS, int(_SCHEDULES * scale))
+    data = tempfile.mkdtemp(prefix="data-", dir=folder)
+    first = RestartedBroker(data)
+    empty_s = first.ready_s()
+    try:
+        asyncio.run(_schedule(first.port, count))
+    finally:
+        first.end(signal.SIGKILL)
+    for name, end in (
+        ("schedules_ready_after_kill", signal.SIGTERM),
+        ("schedules_ready_after_stop", signal.SIGTERM),
+    ):
+        life = RestartedBroker(data)
+        seconds = life.ready_s()
+        try:
+            asyncio.run(_check_scheduled(life.port, count))
+            details: dict[str, Detail] = {
+                "schedules": count,
+                "cpu_s": round(life.usage.cpu_s, 2),
+                "rss_mib": life.usage.rss_mib,
+                "empty_s": round(empty_s, 2),
+            }
+        finally:
+            life.end(end)
+        yield Figure(
+            figure=name, value=round(seconds, 2), unit="s", target=_TARGET, details=details
+        )
+
+
+async def _schedule(port: int, count: int) -> None:
+    wire = await Wire.open(port)
+    await wire.ask("POST", "/topics", {"name": _TOPIC, "num_partitions": 3})
+    wire.close()
+    numbers = iter(range(count))
+
+    async def create() -> None:
+        wire = await Wire.open(port)
+        for number in numbers:
+            when = {"every": "30d"} if number % 2 else {"cron": "0 3 1 1 *"}
+            body = {"name": f"s{number}", "topic": _TOPIC, "message": {"value": "x"}, **when}
+            await wire.ask("POST", "/schedules", body)
+        wire.close()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_CONNECTIONS):
+            group.create_task(create())
+
+
+async def _check_scheduled(port: int, count: int) -> None:
+    wire = await Wire.open(port)
+    page = await wire.ask("GET", "/schedules?limit=1")
+    wire.close()
+    assert page["total"] == count, f"{page['total']} of {count} schedules after a restart"
 
 
 async def _fill(port: int, count: int) -> None:

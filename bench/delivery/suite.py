@@ -5,7 +5,7 @@ from bench.delivery.backlog import measure_backlog
 from bench.delivery.lanes import measure_lanes
 from bench.delivery.memory import measure_memory
 from bench.delivery.pending import measure_pending
-from bench.delivery.restart import measure_restart
+from bench.delivery.restart import measure_restart, measure_schedule_restart
 from bench.delivery.ticks import measure_ticks
 from bench.delivery.wheel import measure_wheel
 from bench.runner import Suite
@@ -21,6 +21,7 @@ SUITE = Suite(
         "accuracy": measure_accuracy,
         "ticks": measure_ticks,
         "restart": measure_restart,
+        "schedules": measure_schedule_restart,
         "lanes": measure_lanes,
         "backlog": measure_backlog,
     },

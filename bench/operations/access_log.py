@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from bench.broker_process import BrokerProcess
 from bench.figure import Figure
+from bench.runner import TINY
 from bench.wire import Wire
 
 __all__ = ["measure_access_log"]
@@ -18,7 +19,7 @@ def measure_access_log(folder: str, scale: float) -> Iterator[Figure]:
     """Rounds take turns, so that whatever else the machine does falls on both."""
     count = max(100, int(_REQUESTS * scale))
     times: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS if scale > TINY else 1):
         for is_on in (False, True):
             flags = ("--log-level", "info", "--log-access") if is_on else ()
             with BrokerProcess(folder, flags=flags) as broker:

@@ -12,6 +12,7 @@ import click
 from bench.broker_process import Usage
 from bench.dialogue import Countdown, Laps, Script
 from bench.goqueue_node import GoQueueNode
+from bench.peers.kafka_log import KafkaServer
 from bench.peers.nats_jetstream import NatsServer
 from bench.peers.rabbitmq import RabbitServer
 from bench.peers.redis_streams import RedisServer
@@ -24,6 +25,8 @@ class Peer(Protocol):
 
     name: str
     port: int
+    # Of the messages of a measure, so many per thousand: a round takes seconds, not minutes.
+    per_mille: int
 
     @property
     def usage(self) -> Usage: ...
@@ -68,13 +71,14 @@ QUEUES: tuple[type[PeerServer], ...] = (RedisServer, RabbitServer, NatsServer)
 class Arena:
     """Our node and the peers that this machine has."""
 
-    def __init__(self, node: GoQueueNode, peers: list[Peer]) -> None:
+    def __init__(self, node: GoQueueNode, peers: list[Peer], kafka: KafkaServer | None) -> None:
         self.node = node
         self.peers = peers
+        self.kafka = kafka
 
 
 @contextlib.contextmanager
-def arena(folder: str, *kinds: type[PeerServer]) -> Iterator[Arena]:
+def arena(folder: str, *kinds: type[PeerServer], has_kafka: bool = False) -> Iterator[Arena]:
     """Fresh servers, gone when the block ends; what is not installed is left out."""
     _say(
         f"brokers and load generator share {os.cpu_count()} cores; "
@@ -89,9 +93,12 @@ def arena(folder: str, *kinds: type[PeerServer]) -> Iterator[Arena]:
                 peers.append(stack.enter_context(kind(folder)))
             else:
                 skip(kind.name, kind.missing)
-        if kinds:
-            skip("kafka", "this bench does not speak its protocol")
-        yield Arena(node, peers)
+        kafka: KafkaServer | None = None
+        if has_kafka and KafkaServer.is_there():
+            kafka = stack.enter_context(KafkaServer(folder))
+        elif has_kafka:
+            skip(KafkaServer.name, KafkaServer.missing)
+        yield Arena(node, peers, kafka)
 
 
 def skip(what: str, why: str) -> None:

@@ -70,6 +70,7 @@ class RabbitServer:
     """`rabbitmq-server` on free ports and an empty directory; gone when the block ends."""
 
     name = "rabbitmq"
+    per_mille = 50
     missing = "there is no rabbitmq-server on the PATH and in /usr/lib/rabbitmq/bin"
 
     def __init__(self, folder: str) -> None:

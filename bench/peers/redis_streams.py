@@ -44,6 +44,7 @@ class RedisServer:
     """`redis-server` on a free port and an empty directory; gone when the block ends."""
 
     name = "redis"
+    per_mille = 1000
     missing = "there is no redis-server on the PATH"
 
     def __init__(self, folder: str) -> None:

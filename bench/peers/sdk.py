@@ -5,14 +5,16 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import uvloop
 
 import goqueue
 from bench.figure import Figure, Target
-from bench.goqueue_node import GoQueueNode
+from bench.goqueue_node import PARTITIONS, GoQueueNode
 from bench.peers.contest import Sample, Watch, compare, details, rates
+from bench.peers.peer import arena
 from goqueue.client.connection import Connection
 
 __all__ = ["consume", "lease", "measure_sdk", "send_and_lease"]
@@ -79,24 +81,42 @@ async def _send(q: Connection, topic: str, count: int) -> None:
             await receipt
 
 
+async def _send_and_flush(q: Connection, topic: str, count: int) -> None:
+    """Every message by a `send` of its own; a failure of any is raised at the end."""
+    async with q.producer() as producer:
+        for number in range(count):
+            await producer.send(topic, _VALUE, key=_KEYS[number % 1000])
+        await producer.flush()
+
+
 def measure_sdk(folder: str, scale: float) -> Iterator[Figure]:
     """`send` in bulk, and the loop of the guide: one awaited `ack()` after another."""
-    with GoQueueNode(folder) as node:
-        node.ask("GET", "/readyz")
+    with arena(folder, has_kafka=True) as servers:
+        node, kafka = servers.node, servers.kafka
         node.create("orders")
         sent = max(2000, int(200_000 * scale))
-        samples = compare({"send": lambda: uvloop.run(_bulk(node, sent))}, scale)
-        yield from rates("sdk", samples, targets={"send": Target(at_least=300_000)})
+        contenders: dict[str, Callable[[], Sample]] = {
+            "send": lambda: uvloop.run(_bulk(node, _send, sent)),
+            "send_and_flush": lambda: uvloop.run(_bulk(node, _send_and_flush, sent)),
+        }
+        if kafka is not None:
+            kafka.create("orders", PARTITIONS)
+            contenders["kafka"] = partial(kafka.send, "orders", _VALUE, _KEYS, sent)
+        target = Target(at_least=300_000, ratio_at_least=None if kafka is None else 0.83)
+        samples = compare(contenders, scale)
+        yield from rates("sdk", samples, "kafka", targets={"send": target})
         node.create("acks", 1)
         acked = max(20, int(3000 * scale))
         samples = compare({"awaited_ack": lambda: uvloop.run(_awaited(node, acked))}, scale)
         yield _awaited_figure(samples["awaited_ack"], _sync_ms(folder))
 
 
-async def _bulk(node: GoQueueNode, count: int) -> Sample:
+async def _bulk(
+    node: GoQueueNode, send: Callable[[Connection, str, int], Awaitable[None]], count: int
+) -> Sample:
     async with _connect(node) as q:
         watch = Watch(node.usage)
-        await _send(q, "orders", count)
+        await send(q, "orders", count)
         return watch.sample(count)
 
 

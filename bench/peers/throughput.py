@@ -35,16 +35,19 @@ _NO_RAW_LEASES = "the node has no route /groups/{group}/poll/records"
 
 
 def measure_publish(folder: str, scale: float) -> Iterator[Figure]:
-    """Batches of 1,000 over four connections: raw records, XADD pipelined."""
+    """Batches of 1,000 over four connections: raw records, XADD pipelined; Kafka by its client."""
     count = _count(600_000, scale)
-    with arena(folder, *QUEUES) as servers:
-        node = servers.node
+    with arena(folder, *QUEUES, has_kafka=True) as servers:
+        node, kafka = servers.node, servers.kafka
         node.create("orders")
         contenders: dict[str, Callable[[], Sample]] = {
             "raw": lambda: _publish_ours(node, "orders", count)
         }
         for peer in servers.peers:
-            contenders[peer.name] = partial(_publish_theirs, peer, count)
+            contenders[peer.name] = partial(_publish_theirs, peer, _share(peer, count))
+        if kafka is not None:
+            kafka.create("orders", PARTITIONS)
+            contenders["kafka"] = partial(kafka.publish, "orders", VALUE, BATCH, count)
         samples = compare(contenders, scale)
     yield from rates("publish", samples, targets={"raw": Target(at_least=1_000_000)})
 
@@ -65,8 +68,8 @@ def _publish_theirs(peer: Peer, count: int, queue: str = _QUEUE) -> Sample:
 def measure_read(folder: str, scale: float) -> Iterator[Figure]:
     """Everything from the start, three partitions or streams side by side."""
     count = _count(1_000_000, scale)
-    with arena(folder, RedisServer) as servers:
-        node = servers.node
+    with arena(folder, RedisServer, has_kafka=True) as servers:
+        node, kafka = servers.node, servers.kafka
         node.create("orders")
         _publish_ours(node, "orders", count)
         contenders: dict[str, Callable[[], Sample]] = {
@@ -82,6 +85,10 @@ def measure_read(folder: str, scale: float) -> Iterator[Figure]:
                 share = count * (number + 1) // PARTITIONS - count * number // PARTITIONS
                 _publish_theirs(peer, share, f"stream-{number}")
             contenders[peer.name] = partial(_read_theirs, peer)
+        if kafka is not None:
+            kafka.create("orders", PARTITIONS)
+            kafka.publish("orders", VALUE, BATCH, count)
+            contenders["kafka"] = partial(kafka.read, "orders", PARTITIONS, count)
         samples = compare(contenders, scale)
     yield from rates("read", samples)
 
@@ -117,7 +124,7 @@ def measure_queue(folder: str, scale: float) -> Iterator[Figure]:
         node.create("sdk")
         contenders["sdk"] = lambda: _queue_sdk(node, count)
         for peer in servers.peers:
-            contenders[peer.name] = partial(_queue_theirs, peer, count)
+            contenders[peer.name] = partial(_queue_theirs, peer, _share(peer, count))
         samples = compare(contenders, scale)
     yield from rates("queue", samples, targets=targets)
 
@@ -167,7 +174,7 @@ def measure_publish_queue(folder: str, scale: float) -> Iterator[Figure]:
         node.create("sdk")
         contenders["sdk"] = lambda: uvloop.run(sdk.send_and_lease(node, "sdk", count))
         for peer in servers.peers:
-            contenders[peer.name] = partial(_both_theirs, peer, count)
+            contenders[peer.name] = partial(_both_theirs, peer, _share(peer, count))
         samples = compare(contenders, scale)
     yield from rates("publish_queue", samples, targets={"raw": Target(ratio_at_least=1.5)})
 
@@ -204,6 +211,11 @@ def measure_priorities(folder: str, scale: float) -> Iterator[Figure]:
             targets = {"five": Target(ratio_at_least=0.9)}
             samples = compare(contenders, scale)
             yield from rates(f"priorities_{name}", samples, "one", targets=targets)
+
+
+def _share(peer: Peer, count: int) -> int:
+    """How many of the messages a peer gets."""
+    return max(2 * BATCH, count * peer.per_mille // 1000 // BATCH * BATCH)
 
 
 def _count(messages: int, scale: float) -> int:

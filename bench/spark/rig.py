@@ -128,9 +128,9 @@ class Rig:
             self.write(self.ready(size).select("key", "value"), self._filled[size])
         return self._filled[size]
 
-    def topic(self, name: str) -> DataFrame:
+    def topic(self, name: str, **options: str) -> DataFrame:
         reader = self.spark.read.format("goqueue").option("goqueue.servers", self.url)
-        return reader.option("subscribe", name).load()
+        return reader.option("subscribe", name).options(**options).load()
 
     def write(self, rows: DataFrame, topic: str, **options: str) -> None:
         writer = rows.write.format("goqueue").option("goqueue.servers", self.url)

@@ -92,6 +92,38 @@ def measure_stream(rig: Rig, size: int) -> Iterator[Figure]:
         yield _trigger_overhead(rig)
 
 
+# A row of some 60 bytes with what orders have.
+_ORDER = """named_struct(
+    'id', id, 'item', concat('item-', id % 1000), 'price', double(id) / 8,
+    'at', timestamp_micros(id * 1000), 'tags', array('new', 'paid')
+) value"""
+_ORDER_DDL = "id BIGINT, item STRING, price DOUBLE, at TIMESTAMP, tags ARRAY<STRING>"
+
+
+def measure_decode(rig: Rig, size: int) -> Iterator[Figure]:
+    """The same rows in each format: what decoding costs beside their bytes."""
+    if size == SIZES[0]:
+        for value_format in ("json", "avro", "protobuf"):
+            yield _decode(rig, value_format)
+
+
+def _decode(rig: Rig, value_format: str) -> Figure:
+    count, rounds = rig.scale.rows // 5, rig.scale.rounds
+    topic = rig.create(value_format)
+    subject = {"valueFormat": value_format, "schemaSubject": f"{topic}-value"}
+    orders = rig.spark.range(0, count, 1, 2).selectExpr(_ORDER)
+    encode = rate(count, 1, lambda: rig.write(orders, topic, registerSchema="true", **subject))
+    # Written twice: the first time does not count.
+    stored = 2 * count
+    raw = rate(stored, rounds, lambda: drain(rig.topic(topic)))
+    value = rate(stored, rounds, lambda: drain(rig.topic(topic, **subject)))
+    details = {"encode": encode}
+    if value_format == "json":
+        ddl = {"valueFormat": "json", "valueSchema": _ORDER_DDL}
+        details["by_ddl"] = rate(stored, rounds, lambda: drain(rig.topic(topic, **ddl)))
+    return figure(f"decode_{value_format}", value, "rows/s", raw, None, **details)
+
+
 def _trigger_overhead(rig: Rig) -> Figure:
     """What a trigger takes that has two rows."""
     source, sink = rig.create("small"), rig.create("sink")
@@ -246,6 +278,7 @@ _MEASURES = {
     "read": measure_read,
     "write": measure_write,
     "stream": measure_stream,
+    "decode": measure_decode,
     "archive": measure_archive,
     "broker": measure_broker,
 }

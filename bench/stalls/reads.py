@@ -3,13 +3,24 @@
 import asyncio
 import contextlib
 import time
+from datetime import UTC, datetime
 
 from bench.observability.crowd import crowd
 from bench.stalls.stage import Stage, Stall, encoded
 from bench.wire import request
 from goqueue.model import Message
 
-__all__ = ["compaction", "deep_page", "delayed_poll", "headers", "metrics", "traces"]
+__all__ = [
+    "compaction",
+    "deep_page",
+    "delayed_poll",
+    "delays_snapshot",
+    "find_by_time",
+    "headers",
+    "metrics",
+    "producers_snapshot",
+    "traces",
+]
 
 _TOPIC = "orders"
 _HOUR_NS = 3_600_000_000_000
@@ -39,6 +50,48 @@ async def deep_page(stage: Stage, size: int) -> Stall:
     await stage.publish(_TOPIC, size, _delayed())
     target = f"/topics/{_TOPIC}/delayed?limit=100&skip={size - 100}"
     return await stage.repeat(request("GET", target), 3, size)
+
+
+async def delays_snapshot(stage: Stage, size: int) -> Stall:
+    """Keep a snapshot of the delayed messages of one partition."""
+    await stage.create(_TOPIC)
+    await stage.publish(_TOPIC, size, _delayed())
+
+    async def work() -> None:
+        # As many changes as a snapshot takes; upkeep looks each second.
+        await stage.publish(_TOPIC, size // 2 + 50_001, _delayed())
+        await asyncio.sleep(3)
+
+    return await stage.during(work, size)
+
+
+async def producers_snapshot(stage: Stage, size: int) -> Stall:
+    """Keep a snapshot of the producers of one partition."""
+    await stage.create(_TOPIC)
+    prepared: list[bytes] = []
+    for _ in range(size):
+        identity = await stage.ask("POST", "/producers/init", {})
+        message = {**identity, "topic": _TOPIC, "value": "x", "sequence": 0}
+        prepared.append(request("POST", "/transactions/publish", encoded(message)))
+    await stage.send_all(prepared)
+
+    async def work() -> None:
+        # As many records as a snapshot takes.
+        await stage.publish(_TOPIC, 250_001)
+        await asyncio.sleep(3)
+
+    return await stage.during(work, size)
+
+
+async def find_by_time(stage: Stage, size: int) -> Stall:
+    """Search a segment of so many bytes by time, for the first time after a restart."""
+    await stage.create(_TOPIC, segment_bytes=1 << 30)
+    await stage.publish(_TOPIC, max(1, size // 1_000), Message(value=b"x" * 960))
+    since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    await stage.publish(_TOPIC, 1)
+    await stage.restart()
+    target = f"/topics/{_TOPIC}/partitions/0/messages?timestamp={since}"
+    return await stage.repeat(request("GET", target), 1, size)
 
 
 async def headers(stage: Stage, size: int) -> Stall:

@@ -14,7 +14,10 @@ from bench.wire import Wire, request
 from goqueue.model import Message
 from goqueue.records import build
 
-__all__ = ["Row", "Stage", "Stall", "encoded"]
+__all__ = ["ROOT_KEY", "Row", "Stage", "Stall", "encoded"]
+
+# Of a node that is used by nobody else, for the time of one row.
+ROOT_KEY = "stalls-" + "0123456789abcdef" * 2
 
 _WIRES = 8
 _BATCH = 1000
@@ -35,20 +38,33 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
 class Stage:
     """Builds state by the fastest routes, and probes."""
 
-    def __init__(self, broker: BrokerProcess, wires: list[Wire]) -> None:
+    def __init__(self, broker: BrokerProcess, wires: list[Wire], key: str) -> None:
         self.broker = broker
         self.wires = wires
+        self._key = key
 
     @classmethod
-    async def open(cls, broker: BrokerProcess) -> "Stage":
-        return cls(broker, [await Wire.open(broker.port) for _ in range(_WIRES)])
+    async def open(cls, broker: BrokerProcess, key: str = "") -> "Stage":
+        return cls(broker, [await Wire.open(broker.port) for _ in range(_WIRES)], key)
+
+    async def restart(self) -> None:
+        """Restart the node, and wait until it serves."""
+        self.close()
+        await asyncio.to_thread(self.broker.restart)
+        self.wires = [await Wire.open(self.broker.port) for _ in range(_WIRES)]
 
     def close(self) -> None:
         for wire in self.wires:
             wire.close()
 
     async def ask(self, method: str, target: str, body: object = None) -> Any:  # noqa: ANN401 - whatever the JSON says
-        return await self.wires[0].ask(method, target, body)
+        prepared = self.request(method, target, body)
+        return json.loads(await self.wires[0].send(prepared))
+
+    def request(self, method: str, target: str, body: object = None, key: str = "") -> bytes:
+        """The bytes of a request with a key, if the node wants one."""
+        content = b"" if body is None else encoded(body)
+        return request(method, target, content, key or self._key)
 
     async def send_all(self, prepared: Iterable[bytes]) -> None:
         """Send requests over all connections."""
@@ -108,7 +124,7 @@ class Stage:
         longest: Callable[[], float] | None = None,
     ) -> Stall:
         """Run an operation while somebody else probes."""
-        prober = Prober(self.broker.port)
+        prober = Prober(self.broker.port, self.broker.pid)
         await asyncio.sleep(_REST_S)
         began = time.perf_counter()
         await operation()
@@ -144,6 +160,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[int, ...] = ()
     # Put before the code of the node: what Python imports from there changes the world for it.
     path: str = ""
+    # Whether requests need a key; `ROOT_KEY` is one.
+    needs_keys: bool = False
 
 
 def encoded(body: object) -> bytes:

@@ -8,7 +8,7 @@ import signal
 import uvloop
 
 from bench.transactions.node import started
-from goqueue.model import SECOND, Message
+from goqueue.model import LOCAL, SECOND, Message
 from goqueue.model.requests import (
     BeginTransaction,
     CreateTopic,
@@ -48,7 +48,7 @@ def _live_and_die(data: str, finished: int, still_open: int) -> None:
 
 async def _fill(data: str, finished: int, still_open: int) -> None:
     pump, _ = await started(data)
-    await pump.ask(CreateTopic(name=_TOPIC))
+    await pump.ask(CreateTopic(name=_TOPIC), LOCAL)
     left = finished
 
     async def work(name: str) -> None:
@@ -58,7 +58,7 @@ async def _fill(data: str, finished: int, still_open: int) -> None:
             left -= 1
             await _write(pump, owner)
             # Every hundredth is aborted, as some are in life.
-            await pump.ask(EndTransaction(owner=owner, is_commit=left % 100 != 0))
+            await pump.ask(EndTransaction(owner=owner, is_commit=left % 100 != 0), LOCAL)
 
     await asyncio.gather(*(work(f"worker-{number}") for number in range(_AT_WORK)))
     for first in range(0, still_open, _AT_WORK):
@@ -71,13 +71,13 @@ async def _leave_open(pump: Pump, name: str) -> None:
 
 
 async def _owner(pump: Pump, name: str) -> Owner:
-    granted = await pump.ask(InitProducer(transactional_id=name, timeout_ns=_TIMEOUT_NS))
+    granted = await pump.ask(InitProducer(transactional_id=name, timeout_ns=_TIMEOUT_NS), LOCAL)
     assert isinstance(granted, ProducerGranted)
     return Owner(producer_id=granted.producer_id, epoch=granted.epoch, transactional_id=name)
 
 
 async def _write(pump: Pump, owner: Owner) -> None:
     """Begin a transaction, and publish one message in it."""
-    await pump.ask(BeginTransaction(owner=owner))
+    await pump.ask(BeginTransaction(owner=owner), LOCAL)
     stamp = ProducerStamp(producer_id=owner.producer_id, epoch=owner.epoch)
-    await pump.ask(Publish(topic=_TOPIC, batch=bytearray(_RECORD), producer=stamp))
+    await pump.ask(Publish(topic=_TOPIC, batch=bytearray(_RECORD), producer=stamp), LOCAL)

@@ -14,7 +14,7 @@ from bench.rounds import Round, prepare
 from bench.transactions.node import running
 from bench.transactions.pairs import Work, compare
 from bench.transactions.writer import PARTITIONS, Writer
-from goqueue.model import Message
+from goqueue.model import LOCAL, Message
 from goqueue.model.requests import (
     CreateTopic,
     InitProducer,
@@ -64,15 +64,15 @@ async def _over_http(broker: BrokerProcess, count: int) -> Figure:
 
 async def _in_process(folder: str, count: int) -> Figure:
     async with running(folder) as pump:
-        await pump.ask(CreateTopic(name=TOPIC))
+        await pump.ask(CreateTopic(name=TOPIC), LOCAL)
         numbered = [await _Numbered.init(pump) for _ in range(_WRITERS)]
 
         async def known(number: int) -> None:
             stamp = numbered[number].next()
-            await pump.ask(_publication(number, stamp))
+            await pump.ask(_publication(number, stamp), LOCAL)
 
         async def plain(number: int) -> None:
-            await pump.ask(_publication(number, None))
+            await pump.ask(_publication(number, None), LOCAL)
 
         usage = Usage(os.getpid())
         return await compare(
@@ -93,7 +93,7 @@ class _Numbered:
 
     @classmethod
     async def init(cls, pump: Pump) -> "_Numbered":
-        granted = await pump.ask(InitProducer())
+        granted = await pump.ask(InitProducer(), LOCAL)
         assert isinstance(granted, ProducerGranted)
         return cls(granted)
 

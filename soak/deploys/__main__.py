@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,7 @@ class Fleet:
 
     def __init__(self, url: str, notes: Path) -> None:
         self._environment = {**os.environ, "GOQUEUE_SERVER": url, "SOAK_NOTES": str(notes)}
+        self._notes = notes
         self._log = (notes / "workers.log").open("ab")
         self._running: list[subprocess.Popen[bytes]] = []
         self.killed: set[int] = set()
@@ -67,6 +69,12 @@ class Fleet:
     def end(self) -> None:
         for worker in list(self._running):
             self._stop(worker)
+
+    def close(self) -> None:
+        """Leave no process behind, whatever has failed."""
+        for worker in self._running:
+            worker.kill()
+            worker.wait()
         self._log.close()
 
     def _stop(self, worker: subprocess.Popen[bytes]) -> None:
@@ -77,8 +85,13 @@ class Fleet:
         except subprocess.TimeoutExpired:
             worker.kill()
             raise SystemExit(f"worker {worker.pid} did not stop in {STOP_S_MAX} s") from None
-        if code != 0:
+        if code != 0 and not (code == -signal.SIGTERM and self._has_no_note(worker)):
             raise SystemExit(f"worker {worker.pid} stopped with exit code {code}")
+
+    def _has_no_note(self, worker: subprocess.Popen[bytes]) -> bool:
+        """Whether it was told so early that Python itself was still starting: nothing has begun."""
+        path = self._notes / f"{worker.pid}.notes"
+        return not path.exists() or not path.stat().st_size
 
 
 class Publisher(threading.Thread):
@@ -142,15 +155,16 @@ def _run(server: ServerProcess, notes: Path, options: argparse.Namespace) -> Ver
             q.topics.create(topic, partitions=3, visibility_timeout="1s", max_deliveries=0)
     fleet = Fleet(server.url, notes)
     publisher = Publisher(server.url, options.rate)
-    for _ in range(options.workers):
-        fleet.start()
-    publisher.start()
-    try:
-        _disturb(fleet, options)
-    finally:
-        publisher.end()
-    _wait_until_settled(server)
-    fleet.end()
+    with contextlib.closing(fleet):
+        for _ in range(options.workers):
+            fleet.start()
+        publisher.start()
+        try:
+            _disturb(fleet, options)
+        finally:
+            publisher.end()
+        _wait_until_settled(server)
+        fleet.end()
     with goqueue.connect_sync(server.url) as q:
         dead_letters = sum(len(q.dead_letters.list(topic)) for topic in TOPICS)
     noted = {}
@@ -167,13 +181,14 @@ def _disturb(fleet: Fleet, options: argparse.Namespace) -> None:
     chance = random.Random(options.seed)
     now = time.monotonic()
     end, next_deploy = now + options.seconds, now + options.deploy_every
-    next_kill = now + options.kill_every if options.kill_every else end
-    while time.monotonic() < end:
+    is_killing, next_kill = options.kill_every > 0, now + options.kill_every
+    # On a slow machine a short soak continues until each of both has happened once.
+    while time.monotonic() < end or not fleet.deploys or (is_killing and not fleet.killed):
         threading.Event().wait(LOOK_S)
         if time.monotonic() >= next_deploy:
             fleet.deploy()
             next_deploy = time.monotonic() + options.deploy_every * chance.uniform(0.3, 1.7)
-        if next_kill <= time.monotonic() < end:
+        if is_killing and time.monotonic() >= next_kill:
             fleet.kill_one(chance)
             next_kill = time.monotonic() + options.kill_every * chance.uniform(0.3, 1.7)
 
@@ -181,8 +196,16 @@ def _disturb(fleet: Fleet, options: argparse.Namespace) -> None:
 def _wait_until_settled(server: ServerProcess) -> None:
     deadline = time.monotonic() + DRAIN_S_MAX
     with goqueue.connect_sync(server.url) as q:
-        while q.groups.lag(GROUP).total_lag and time.monotonic() < deadline:
+        while not _is_settled(q) and time.monotonic() < deadline:
             threading.Event().wait(LOOK_S)
+
+
+def _is_settled(q: goqueue.SyncConnection) -> bool:
+    try:
+        return q.groups.lag(GROUP).total_lag == 0
+    except goqueue.NotFound:
+        # No worker has joined yet: they take long to start beside other load.
+        return False
 
 
 def _say(sentence: str) -> None:

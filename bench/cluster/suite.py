@@ -1,0 +1,26 @@
+"""Measure links between brokers, how soon a cluster has a controller, and replicated topics.
+
+Links are measured on loopback: frames, bytes, round trips, and what idle ones cost.
+
+Each broker is a process of its own with nothing but its links, so the figures are those of the
+links. Both ends share the cores of the machine with the bench itself.
+"""
+
+from bench.cluster import catch_up, failover, link, replicated_topics
+from bench.runner import Suite
+
+__all__ = ["SUITE"]
+
+SUITE = Suite(
+    words=__doc__,
+    measures={
+        "link": link.link,
+        "formation": failover.formation,
+        "failover": failover.failover,
+        "lost_nodes": replicated_topics.lost_nodes,
+        "latency": replicated_topics.replication_latency,
+        "catch_up": catch_up.catch_up,
+        "cpu": replicated_topics.replication_cpu,
+    },
+    has_broker=False,
+)

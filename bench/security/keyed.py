@@ -1,0 +1,67 @@
+"""A node that asks for keys, and prepared requests with a key."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bench.broker_process import BrokerProcess
+from bench.wire import Wire
+
+__all__ = ["KeyedNode", "keyed", "keyed_node"]
+
+_ROOT = "root-key-of-the-benchmark-" + "r" * 16
+
+
+def keyed(method: str, target: str, key: str = _ROOT, body: object = None) -> bytes:
+    """The bytes of one request with a key; without one, it is that of the root."""
+    content = b"" if body is None else msgspec.json.encode(body)
+    lines = (
+        f"{method} {target} HTTP/1.1",
+        "Host: localhost",
+        f"Authorization: Bearer {key}",
+        f"Content-Length: {len(content)}",
+    )
+    return "\r\n".join((*lines, "", "")).encode() + content
+
+
+class KeyedNode(NamedTuple):
+    """A node with authentication on."""
+
+    broker: BrokerProcess
+
+    async def open(self) -> Wire:
+        return await Wire.open(self.broker.port)
+
+    async def ask(self, method: str, target: str, body: object = None) -> Any:  # noqa: ANN401 - whatever the JSON says
+        """One request of the root key."""
+        wire = await self.open()
+        try:
+            return msgspec.json.decode(await wire.send(keyed(method, target, body=body)))
+        finally:
+            wire.close()
+
+    async def tenant(self, name: str, **quotas: int) -> str:
+        """A tenant with one topic, `<name>.orders`; an admin key of it."""
+        await self.ask("POST", "/admin/tenants", {"id": name, "name": name, "quotas": quotas})
+        topic = {"name": f"{name}.orders", "num_partitions": 1, "retention_hours": 1}
+        await self.ask("POST", "/topics", topic)
+        key = await self.key("admin", name)
+        return str(key["key"])
+
+    async def key(self, role: str, tenant: str) -> Any:  # noqa: ANN401 - the JSON of a key
+        body = {"name": "bench", "roles": [role], "tenant": tenant}
+        return await self.ask("POST", "/admin/keys", body)
+
+
+@contextlib.contextmanager
+def keyed_node(folder: str) -> Iterator[KeyedNode]:
+    descriptor, path = tempfile.mkstemp(prefix="root-", dir=folder)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(_ROOT)
+    flags = ("--log-level", "warning", "--auth-enabled", "--api-root-key-file", path)
+    with BrokerProcess(folder, flags=flags) as broker:
+        yield KeyedNode(broker)

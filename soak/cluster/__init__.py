@@ -1,0 +1,1 @@
+"""Three nodes under load while they are killed, stopped and cut off; nothing may be lost."""

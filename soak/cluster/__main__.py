@@ -1,0 +1,245 @@
+"""The program: `python -m soak.cluster --seconds 600`.
+
+Publishes all the time through the SDK, and meanwhile kills, stops, restarts and cuts off nodes, one
+at a time or all at once. At the end everything is healed, read and compared: each message that was
+acknowledged is where it was said to be, none is stored twice, and the files of all nodes are equal.
+Exit code 1 when a promise was broken.
+"""
+
+import argparse
+import asyncio
+import bisect
+import contextlib
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import goqueue
+from goqueue.client.retries import Retries
+from goqueue.records import scan
+from soak.cluster.verdict import Acknowledged, Copy, Verdict, judge
+from tests.integration.cluster.cluster_processes import ClusterProcesses
+from tests.integration.link_proxy import LinkProxy
+
+TOPIC = "orders"
+PARTITIONS = 6
+PUBLISHERS = 4
+NODES = 3
+# What a publisher waits for: longer than any fault lasts.
+TIMEOUT_S = 60.0
+HEAL_S_MAX = 120.0
+VIOLATIONS_SHOWN = 20
+
+
+class Soak:
+    """The nodes, what was done to them, and what publishers were told."""
+
+    def __init__(self, cluster: ClusterProcesses, proxies: dict[str, LinkProxy], seed: int) -> None:
+        self.cluster = cluster
+        self.proxies = proxies
+        self.chance = random.Random(seed)
+        self.acknowledged: list[Acknowledged] = []
+        self.faults: dict[str, int] = {}
+        self.refused = 0
+        self.longest_s = 0.0
+        self.is_over = False
+
+    @property
+    def urls(self) -> list[str]:
+        return [self.cluster[name].url for name in self.cluster.names]
+
+    def connect(self) -> goqueue.Connection:
+        return goqueue.connect(
+            self.urls, timeout_s=TIMEOUT_S, retries=Retries(total_s=TIMEOUT_S, wait_s_max=0.5)
+        )
+
+    # Load
+
+    async def publish(self, number: int) -> None:
+        """Publish one message after the other, and remember what was acknowledged."""
+        chance = random.Random(self.chance.random())
+        async with self.connect() as q:
+            count = 0
+            while not self.is_over:
+                count += 1
+                value = f"{number}-{count}"
+                began = time.monotonic()
+                try:
+                    sent = await q.publish(TOPIC, value, key=f"k{chance.randrange(100)}")
+                except goqueue.GoQueueError:
+                    # Whether it is stored is not known; it must not be stored twice.
+                    self.refused += 1
+                    continue
+                self.longest_s = max(self.longest_s, time.monotonic() - began)
+                self.acknowledged.append(Acknowledged(value, sent.partition, sent.offset))
+                await asyncio.sleep(0.005)
+
+    # Faults
+
+    async def disturb(self) -> None:
+        """Do something to the nodes, and undo it."""
+        faults = {
+            "kill": self._kill,
+            "stop": self._stop,
+            "freeze": self._freeze,
+            "cut": self._cut,
+            "drop": self._drop,
+            "kill all": self._kill_all,
+        }
+        name = self.chance.choice([*faults, "kill", "freeze", "cut"])
+        self.faults[name] = self.faults.get(name, 0) + 1
+        await faults[name]()
+
+    def _victim(self) -> str:
+        return self.chance.choice(self.cluster.names)
+
+    async def _kill(self) -> None:
+        node = self.cluster[self._victim()]
+        node.kill()
+        await asyncio.sleep(self.chance.uniform(0, 4))
+        await asyncio.to_thread(node.start)
+
+    async def _kill_all(self) -> None:
+        self.cluster.kill_all()
+        await asyncio.to_thread(self.cluster.start_all)
+
+    async def _stop(self) -> None:
+        node = self.cluster[self._victim()]
+        await asyncio.to_thread(node.stop)
+        await asyncio.sleep(self.chance.uniform(0, 2))
+        await asyncio.to_thread(node.start)
+
+    async def _freeze(self) -> None:
+        node = self.cluster[self._victim()]
+        node.signal(signal.SIGSTOP)
+        await asyncio.sleep(self.chance.uniform(0.5, 8))
+        node.signal(signal.SIGCONT)
+
+    async def _cut(self) -> None:
+        proxy = self.proxies[self._victim()]
+        proxy.cut()
+        await asyncio.sleep(self.chance.uniform(0.5, 6))
+        proxy.heal()
+
+    async def _drop(self) -> None:
+        for _ in range(self.chance.randrange(1, 4)):
+            self.proxies[self._victim()].drop_all()
+            await asyncio.sleep(self.chance.uniform(0, 0.5))
+
+    # The end
+
+    async def wait_until_whole(self, q: goqueue.Connection) -> None:
+        """Wait until every replica of every partition is in sync."""
+        deadline = time.monotonic() + HEAL_S_MAX
+        partitions: tuple[object, ...] = ()
+        while time.monotonic() < deadline:
+            with contextlib.suppress(goqueue.GoQueueError):
+                found = partitions = await q.topics.partitions(TOPIC)
+                if all(len(each.isr) == NODES and not each.error for each in found):
+                    return
+            await asyncio.sleep(0.2)
+        raise RuntimeError(f"partitions were not whole after {HEAL_S_MAX:.0f} s: {partitions}")
+
+    async def read_all(self, q: goqueue.Connection) -> dict[tuple[int, int], str]:
+        held: dict[tuple[int, int], str] = {}
+        async for message in _messages(q):
+            held[message.partition, message.offset] = message.text
+        return held
+
+    async def committed_ends(self, q: goqueue.Connection) -> dict[int, int]:
+        """The high watermark of every partition."""
+        found = await q.topics.partitions(TOPIC)
+        return {each.partition: each.high_watermark for each in found}
+
+    def copies(self, ends: dict[int, int]) -> Iterator[Copy]:
+        """What every node holds of every partition below its end; the nodes have stopped.
+
+        A node that stops hands over its partitions, and their next leaders begin epochs with
+        records that it does not have.
+        """
+        for name in self.cluster.names:
+            for partition in range(PARTITIONS):
+                folder = self.cluster.folder / name / "logs" / TOPIC / str(partition)
+                data = b"".join(each.read_bytes() for each in sorted(folder.glob("*.log")))
+                columns = scan(data).columns
+                at = bisect.bisect_left(columns.offsets, ends[partition])
+                is_all = at == len(columns.offsets)
+                yield Copy(name, partition, data if is_all else data[: columns.positions[at]])
+
+
+async def _messages(q: goqueue.Connection) -> AsyncIterator[goqueue.Message]:
+    for partition in await q.topics.partitions(TOPIC):
+        offset = partition.earliest_offset
+        while offset < partition.high_watermark:
+            page = await q.page(TOPIC, partition.partition, offset=offset, limit=1000)
+            for each in page.messages:
+                yield each.message
+            if page.next_offset <= offset:
+                break
+            offset = page.next_offset
+
+
+async def _run(soak: Soak, seconds: float, fault_every: float) -> Verdict:
+    async with soak.connect() as q:
+        await q.topics.create(
+            TOPIC, partitions=PARTITIONS, replication_factor=NODES, min_insync_replicas=2
+        )
+        publishers = [asyncio.create_task(soak.publish(number)) for number in range(PUBLISHERS)]
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            await asyncio.sleep(soak.chance.uniform(0.5, 1.5) * fault_every)
+            await soak.disturb()
+        soak.is_over = True
+        await asyncio.gather(*publishers)
+        await soak.wait_until_whole(q)
+        held = await soak.read_all(q)
+        ends = await soak.committed_ends(q)
+    for name in soak.cluster.names:
+        soak.cluster[name].stop()
+    return judge(soak.acknowledged, held, list(soak.copies(ends)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--fault-every", type=float, default=3.0)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--directory", type=Path, default=None)
+    given = parser.parse_args()
+    seed = given.seed if given.seed is not None else random.randrange(1 << 32)
+    print(f"seed {seed}")
+    with contextlib.ExitStack() as stack:
+        folder = given.directory
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        cluster = ClusterProcesses(folder, NODES, has_proxies=True)
+        stack.callback(cluster.kill_all)
+        proxies = {
+            name: stack.enter_context(
+                LinkProxy(cluster.peer_ports[name], cluster.proxy_ports[name])
+            )
+            for name in cluster.names
+        }
+        cluster.start_all()
+        cluster.wait_until_whole()
+        soak = Soak(cluster, proxies, seed)
+        verdict = asyncio.run(_run(soak, given.seconds, given.fault_every))
+        if "Traceback (most recent call last)" in cluster.said:
+            verdict.violations.append("a node printed a traceback:\n" + cluster.said[-3000:])
+    counts = {**verdict.counts, **soak.faults, "refused": soak.refused}
+    for name, count in counts.items():
+        print(f"  {name:30} {count}")
+    print(f"longest publish: {soak.longest_s:.2f} s")
+    for violation in verdict.violations[:VIOLATIONS_SHOWN]:
+        print(f"VIOLATED: {violation}")
+    print("sound" if not verdict.violations else f"{len(verdict.violations)} violations")
+    return 1 if verdict.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
