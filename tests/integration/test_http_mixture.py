@@ -4,7 +4,6 @@ Threads draw their next request from a seed. Each answer is a success or a refus
 afterwards, and after a crash, the groups still add up.
 """
 
-import contextlib
 import http.client
 import random
 from collections.abc import Callable
@@ -205,9 +204,13 @@ def test_a_kill_in_the_midst_of_any_mixture_is_survived(
         api.create(topic, partitions=2)
     chance = random.Random(seed)
 
-    def live(caller: Caller) -> None:
-        with contextlib.suppress(*BROKEN):
+    def live(caller: Caller) -> BaseException | None:
+        # What the kill does to a caller is its result, so that an end before the kill can be told.
+        try:
             caller.live(100_000)
+        except BROKEN as broken:
+            return broken
+        return None
 
     for life in range(4):
         callers = [
@@ -219,7 +222,8 @@ def test_a_kill_in_the_midst_of_any_mixture_is_survived(
             while sum(caller.counts.get("done", 0) for caller in callers) < goal:
                 # A caller that ends before the kill has met a fault of the node.
                 wait(living, timeout=0.01, return_when=FIRST_COMPLETED)
-                assert not any(each.done() for each in living), mortal.said
+                ended = [each.exception() or each.result() for each in living if each.done()]
+                assert not ended, (ended, mortal.said)
             mortal.kill()
             for each in living:
                 each.result(20)
