@@ -74,6 +74,8 @@ class _Job(msgspec.Struct):
 
     request: RequestId
     command: Redrive
+    # The number of the topic with the dead letters: another may get its name meanwhile.
+    topic: int
     # The partitions with dead letters that are still to be looked through, the present one first.
     logs: deque[LogId]
     chosen: list[_Chosen]
@@ -124,10 +126,10 @@ class Redriver:
         logs = [] if dead_letters is None or not dead_letters.is_open else dead_letters.logs
         if command.dead_letters is not None:
             logs = [log for log in logs if log.partition in command.dead_letters]
-        if not logs:
+        if dead_letters is None or not logs:
             state.outbox.answer(request, Redriven(moved=0))
             return
-        job = _Job(request, command, deque(logs), [])
+        job = _Job(request, command, dead_letters.number, deque(logs), [])
         self._jobs[request] = job
         self._state.stepwise.begin(None, self._scan_next(job, now), now)
 
@@ -137,6 +139,11 @@ class Redriver:
         access.require_owner(command.topic, Refused(Code.TOPIC_NOT_FOUND, topic=command.topic))
         access.require(ResourceType.TOPIC, target, Operation.WRITE)
         access.require_same_tenant(command.topic, target)
+
+    def _partition(self, job: _Job, log: LogId) -> Partition | None:
+        """A partition that the job reads; None if its topic was deleted meanwhile."""
+        topic = self._state.catalog.numbered(job.topic)
+        return None if topic is None or not topic.is_open else self._state.partitions.get(log)
 
     def _position(self, dead_letters: Partition) -> Position:
         place = self._state.group_partitions.open(
@@ -151,7 +158,7 @@ class Redriver:
         while job.logs:
             yield 1
             job.found = 0
-            partition = self._state.partitions.get(job.logs[0])
+            partition = self._partition(job, job.logs[0])
             if partition is not None:
                 if self._scan(job, partition, self._position(partition).floor):
                     return
@@ -176,7 +183,7 @@ class Redriver:
         job = self._jobs.get(purpose.request)
         if job is None:
             return
-        partition = self._state.partitions.get(purpose.log)
+        partition = self._partition(job, purpose.log)
         if partition is None or data is None:
             self._leave(job, now)
             return
@@ -233,7 +240,7 @@ class Redriver:
         if len(job.chosen) >= 2 * _MESSAGES_MAX:
             _keep_oldest(job)
         # It may have been deleted while values were validated.
-        partition = self._state.partitions.get(log)
+        partition = self._partition(job, log)
         if partition is None or not self._scan(job, partition, following):
             self._leave(job, now)
 
@@ -276,7 +283,7 @@ class Redriver:
         job.under_way = 1
         for chosen in job.chosen:
             yield 1
-            dead_letters = self._state.partitions.get(chosen.dead_letter)
+            dead_letters = self._partition(job, chosen.dead_letter)
             if dead_letters is None:
                 # They were deleted while they were scanned.
                 continue

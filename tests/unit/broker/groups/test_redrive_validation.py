@@ -4,6 +4,7 @@ import pytest
 
 from goqueue.model import Code, DeadLettersRefused, LogId
 from goqueue.model.requests import (
+    CreateTopic,
     DeleteTopic,
     DescribeReliability,
     Done,
@@ -11,6 +12,7 @@ from goqueue.model.requests import (
     Redriven,
     Reliability,
     TopicConfig,
+    TopicDescription,
 )
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.groups.shops import joined_shop
@@ -136,3 +138,37 @@ def test_a_redrive_is_answered_if_a_topic_is_deleted_while_its_letters_are_valid
     node.ask(DeleteTopic(name=topic), Done)
     node.release_checks()
     assert node.reply(redriven, Redriven).moved == 0
+
+
+def test_a_redrive_passes_over_dead_letters_of_a_topic_that_was_made_again() -> None:
+    node = joined_shop()
+    publish(node, _number(1), _number(2))
+    first, second = poll(node)
+    reject(node, first)
+    register(node)
+    begin_validation(node)
+    node.hold_checks()
+    redriven = node.begin(Redrive(topic="orders"))
+    node.ask(DeleteTopic(name="orders.dlq"), Done)
+    node.ask(CreateTopic(name="orders.dlq", partitions=1), TopicDescription)
+    # It gets the offset of the one that was scanned.
+    reject(node, second)
+    node.release_checks()
+
+    assert node.reply(redriven, Redriven).moved == 0
+    assert _kept(node) == 1
+
+
+def test_a_redrive_passes_over_a_dead_letter_topic_whose_logs_are_being_created() -> None:
+    node = _shop(_number(1))
+    node.hold_checks()
+    redriven = node.begin(Redrive(topic="orders"))
+    node.ask(DeleteTopic(name="orders.dlq"), Done)
+    node.slow_down(LogId("orders.dlq", 0))
+    creation = node.begin(CreateTopic(name="orders.dlq", partitions=1))
+    node.release_checks()
+
+    assert node.reply(redriven, Redriven).moved == 0
+    assert not node.is_answered(creation)
+    node.speed_up()
+    assert node.reply(creation, TopicDescription).name == "orders.dlq"
