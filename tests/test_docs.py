@@ -186,7 +186,13 @@ def run(command: list[str], folder: Path, server: str = "") -> None:
         timeout=SECONDS_MAX,
         check=False,
     )
-    assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
+    assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}\n{last_printed(folder)}"
+
+
+def last_printed(folder: Path) -> str:
+    """What the last of the commands printed whose output is compared."""
+    printed = sorted(folder.glob("printed-*"), key=lambda path: int(path.name.split("-")[1]))
+    return printed[-1].read_text() if printed else ""
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
