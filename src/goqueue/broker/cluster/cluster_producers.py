@@ -5,15 +5,19 @@ given once in the life of the cluster. Whether a batch is a repeat is decided by
 has it, from its log; nothing else of such a producer is kept anywhere.
 
 Invariant: an id that was given out is in a block of the committed image.
+An id that the image here lacks may be known to the broker that gave it out: whoever uses it waits
+until this image is as new, two seconds at most.
 Cost: one record of the metadata log for each thousand producers of a broker.
 """
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 import msgspec
 
 from goqueue.broker.state import NodeState
+from goqueue.broker.turns import Errand
 from goqueue.cluster import ProducerIdsAllocated
 from goqueue.model import (
     SECOND,
@@ -39,11 +43,21 @@ __all__ = ["ClusterProducers"]
 _WAITING_MAX = 1_000
 _WAIT_NS = 5 * SECOND
 _REPEAT_NS = SECOND // 2
+# For so long a heartbeat waits for the image to have its id.
+_IMAGE_WAIT_NS = 2 * SECOND
 _TRANSACTIONS = "transactions are not served by a cluster of this version; use a single node"
 
 
 class _IdWait(msgspec.Struct, frozen=True):
     request: RequestId
+    until: Instant
+
+
+class _HeartbeatWait(msgspec.Struct, frozen=True):
+    """A heartbeat with an id that the image of this broker does not have, perhaps not yet."""
+
+    request: RequestId
+    producer_id: int
     until: Instant
 
 
@@ -57,6 +71,7 @@ class ClusterProducers:
         self._ask_controller = ask_controller
         self._blocks: deque[range] = deque()
         self._waiting: deque[_IdWait] = deque()
+        self._heartbeats: deque[_HeartbeatWait] = deque()
         self._epoch = 0
         # Every id below was allocated to somebody.
         self._next_id = 1
@@ -72,14 +87,25 @@ class ClusterProducers:
         self._answer()
         self.wake(now)
 
-    def heartbeat(self, request: RequestId, command: HeartbeatProducer, _: Now) -> None:
-        """Nothing of a producer without transactions expires here."""
-        self._check_id(command.producer_id)
-        self._state.outbox.answer(request, Done())
+    def heartbeat(self, request: RequestId, command: HeartbeatProducer, now: Now) -> None:
+        """Nothing of a producer without transactions expires here.
+
+        Another broker may have given out an id that the image here lacks: it is waited for.
+        """
+        producer_id = command.producer_id
+        if producer_id < self._next_id:
+            self._check_id(producer_id)
+            self._state.outbox.answer(request, Done())
+            return
+        if len(self._heartbeats) >= _WAITING_MAX:
+            raise Refused(Code.BROKER_UNAVAILABLE, reason="too many producers wait for metadata")
+        until = Instant(now.instant + _IMAGE_WAIT_NS)
+        self._heartbeats.append(_HeartbeatWait(request, producer_id, until))
+        self._state.alarms.bring_forward(Errand.CLUSTER, until)
 
     def _check_id(self, producer_id: int) -> None:
         if not 0 < producer_id < self._next_id:
-            raise Refused(Code.PRODUCER_NOT_FOUND, producer_id=producer_id)
+            raise _not_found(producer_id)
 
     def admit(self, stamp: ProducerStamp) -> Admission:
         """A batch of a producer: its partition decides the rest."""
@@ -94,10 +120,12 @@ class ClusterProducers:
         """The image has this run of the broker in this epoch; ids below `next_id` are allocated."""
         self._epoch = epoch
         self._next_id = max(self._next_id, next_id)
+        self._answer_heartbeats()
 
     def allocated(self, change: ProducerIdsAllocated) -> None:
         """A block was committed."""
         self._next_id = max(self._next_id, change.first + change.count)
+        self._answer_heartbeats()
         if change.broker == self._state.node_id and change.epoch == self._epoch:
             self._blocks.append(range(change.first, change.first + change.count))
             self._asked_at = None
@@ -113,17 +141,33 @@ class ClusterProducers:
             else:
                 self._blocks.popleft()
 
+    def _answer_heartbeats(self) -> None:
+        waiting, self._heartbeats = self._heartbeats, deque()
+        for wait in waiting:
+            if wait.producer_id < self._next_id:
+                self._state.outbox.answer(wait.request, Done())
+            else:
+                self._heartbeats.append(wait)
+
     def next_deadline(self) -> Instant | None:
-        if not self._waiting or self._asked_at is None:
-            return None
-        return min(self._waiting[0].until, Instant(self._asked_at + _REPEAT_NS))
+        deadlines = [wait.until for wait in islice(self._heartbeats, 1)]
+        if self._waiting and self._asked_at is not None:
+            deadlines += [self._waiting[0].until, Instant(self._asked_at + _REPEAT_NS)]
+        return min(deadlines, default=None)
 
     def wake(self, now: Now) -> None:
         """Ask again for what did not come, and let nobody wait for ever."""
         while self._waiting and self._waiting[0].until <= now.instant:
             refusal = Refused(Code.NOT_CONTROLLER)
             self._state.outbox.answer(self._waiting.popleft().request, refusal)
+        while self._heartbeats and self._heartbeats[0].until <= now.instant:
+            wait = self._heartbeats.popleft()
+            self._state.outbox.answer(wait.request, _not_found(wait.producer_id))
         is_due = self._asked_at is None or now.instant >= self._asked_at + _REPEAT_NS
         if self._waiting and is_due:
             self._asked_at = now.instant
             self._ask_controller(AllocateProducerIds(broker_epoch=self._epoch))
+
+
+def _not_found(producer_id: int) -> Refused:
+    return Refused(Code.PRODUCER_NOT_FOUND, producer_id=producer_id)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from goqueue.broker.cluster.forward_parts import (
+    LIFTED_BY_METADATA,
     Gather,
     OneReply,
     Part,
@@ -88,7 +89,6 @@ _OF_CONTROLLER: tuple[type[Command], ...] = (
 )
 _FACTOR, _MINIMUM = "replication_factor", "min_insync_replicas"
 _COPIES_DEFAULT = 3
-_UNLED = frozenset({Code.NOT_LEADER, Code.LEADER_UNAVAILABLE, Code.NOT_CONTROLLER})
 
 
 class ClusterEdge:
@@ -155,7 +155,7 @@ class ClusterEdge:
                 try:
                     here(request, command, now)
                 except Refused as refused:
-                    if refused.code not in _UNLED:
+                    if refused.code not in LIFTED_BY_METADATA:
                         raise
                 else:
                     return
@@ -191,7 +191,7 @@ class ClusterEdge:
         try:
             here(request, command, now)
         except Refused as refused:
-            if refused.code not in _UNLED:
+            if refused.code not in LIFTED_BY_METADATA:
                 raise
             return False
         return True

@@ -33,6 +33,7 @@ from goqueue.model.requests import (
 )
 
 __all__ = [
+    "LIFTED_BY_METADATA",
     "Gather",
     "OneReply",
     "Part",
@@ -44,6 +45,13 @@ __all__ = [
 ]
 
 Outcome = Reply | Refused
+
+# Refusals by a broker whose metadata may be older than those that a client went by: it does not
+# know that it leads, or that an id was given to a producer. Nothing was done, and with newer
+# metadata the same command may be taken.
+LIFTED_BY_METADATA = frozenset(
+    {Code.NOT_LEADER, Code.LEADER_UNAVAILABLE, Code.NOT_CONTROLLER, Code.PRODUCER_NOT_FOUND}
+)
 
 
 class PublishSlice(msgspec.Struct, frozen=True):

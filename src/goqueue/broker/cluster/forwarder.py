@@ -34,6 +34,7 @@ from goqueue.broker.cluster.forward_codec import (
     split_attachments,
 )
 from goqueue.broker.cluster.forward_parts import (
+    LIFTED_BY_METADATA,
     Outcome,
     Part,
     PublishGather,
@@ -78,7 +79,6 @@ _BYTES_MAX = 64 * 1024 * 1024
 _PASS_NS = SECOND
 _WAIT_PASS_NS = 10 * MILLISECOND
 
-_UNLED = frozenset({Code.NOT_LEADER, Code.LEADER_UNAVAILABLE, Code.NOT_CONTROLLER})
 
 # Runs a command on this broker, as it was asked, without forwarding it.
 AskHere = Callable[[Asked, Now], None]
@@ -445,7 +445,7 @@ class Forwarder:
     def _handle_outcome(self, part: Part, outcome: Outcome, now: Now) -> None:
         self._in_flight.pop(part.number, None)
         part.number = 0
-        if isinstance(outcome, Refused) and outcome.code in _UNLED:
+        if isinstance(outcome, Refused) and outcome.code in LIFTED_BY_METADATA:
             # Nothing was done: it goes to whoever leads by now.
             part.refusal = outcome
             self._pause(part, now)
@@ -460,7 +460,7 @@ class Forwarder:
         again = [
             placed.partition
             for placed in published.placed
-            if placed.refused in _UNLED and placed.partition in slices
+            if placed.refused in LIFTED_BY_METADATA and placed.partition in slices
         ]
         if not again or now.instant >= part.wait_until:
             return False

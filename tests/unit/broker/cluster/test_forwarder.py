@@ -114,6 +114,31 @@ def test_a_broker_that_learns_late_that_it_leads_is_asked_again_after_a_pause() 
     assert bench["a"].answers == {1: records()}
 
 
+def test_a_leader_that_learns_late_of_a_producer_is_asked_again() -> None:
+    bench = ForwardBench()
+
+    bench["a"].publish(1, {1: 2}, sequence=0)
+    bench["b"].answer(Refused(Code.PRODUCER_NOT_FOUND, producer_id=1))
+    assert not bench["a"].answers
+    bench.wait(20 * MILLISECOND)
+
+    assert bench["b"].asked_counts == [2]
+
+
+def test_a_producer_that_no_broker_learns_of_is_not_found_in_the_end() -> None:
+    bench = ForwardBench()
+
+    bench["a"].publish(1, {1: 2}, sequence=0)
+    for _ in range(40):
+        if bench["b"].asked:
+            bench["b"].answer(Refused(Code.PRODUCER_NOT_FOUND, producer_id=1))
+        bench.wait(100 * MILLISECOND)
+
+    refused = bench["a"].answers[RequestId(1)]
+    assert isinstance(refused, Refused)
+    assert refused.code is Code.PRODUCER_NOT_FOUND
+
+
 def test_a_run_that_the_image_does_not_show_yet_is_not_asked() -> None:
     bench = ForwardBench()
     bench.disconnect("a", "b")
