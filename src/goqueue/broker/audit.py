@@ -385,7 +385,7 @@ class AuditTrail:
             except Refused:
                 # No space, or too much on its way: again in a second.
                 self._waiting.extendleft(reversed(batch))
-                self._alarms.bring_forward(Errand.JOURNALS, Instant(now.instant + _RETRY_NS))
+                self._alarms.bring_forward(Errand.AUDIT, Instant(now.instant + _RETRY_NS))
                 return
             self._outbox.extend(appended.effects)
             for index, entry in enumerate(batch):
@@ -406,7 +406,7 @@ class AuditTrail:
         if isinstance(event, Filled):
             while self._appended and self._appended[-1].next > event.offset:
                 self._waiting.appendleft(self._appended.pop())
-            self._alarms.bring_forward(Errand.JOURNALS, Instant(now.instant + _RETRY_NS))
+            self._alarms.bring_forward(Errand.AUDIT, Instant(now.instant + _RETRY_NS))
         committed = self._log.high_watermark
         while self._appended and self._appended[0].next <= committed:
             number = self._appended.popleft().record.number

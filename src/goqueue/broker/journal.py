@@ -20,7 +20,7 @@ Cost per turn: one JSON encoding, one record, one sync that all turns of a group
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -151,6 +151,9 @@ class Journal(Generic[C]):
         self._decoder = decoder
         self._noted: list[C] = []
         self._then: list[Later] = []
+        # The journals that something was noted in since they were written; this one is in it once.
+        self._unwritten: list[LogId] = []
+        self._is_unwritten = False
         self._noted_soon: list[C] = []
         self._soon_until: Instant | None = None
         self._pending: deque[_Pending] = deque()
@@ -182,11 +185,6 @@ class Journal(Generic[C]):
         return len(self._pending) > _BEHIND_MAX or self._full_until is not None
 
     @property
-    def notes(self) -> tuple[Sized, Sized]:
-        """Containers that are empty if nothing was noted in this turn; the same ones for good."""
-        return self._noted, self._then
-
-    @property
     def noted(self) -> int:
         """How many changes were noted and not yet written."""
         return len(self._noted)
@@ -206,6 +204,18 @@ class Journal(Generic[C]):
             self._hurry()
         self._noted.extend(changes)
         self._then.extend(then)
+        self._report()
+
+    def report_to(self, unwritten: list[LogId]) -> None:
+        """Put this journal into a list whenever something is noted, until it is flushed."""
+        self._unwritten = unwritten
+        if self._is_unwritten:
+            unwritten.append(self._id)
+
+    def _report(self) -> None:
+        if not self._is_unwritten:
+            self._is_unwritten = True
+            self._unwritten.append(self._id)
 
     def note_soon(self, changes: Iterable[C], now: Now) -> None:
         """Make changes durable with the next ones; `next_deadline` says when at the latest."""
@@ -220,9 +230,11 @@ class Journal(Generic[C]):
         self._noted.extend(self._noted_soon)
         self._noted_soon.clear()
         self._soon_until = None
+        self._report()
 
     def flush(self, now: Now) -> list[Later]:
         """End the turn: what was noted becomes one record. What need not wait is returned."""
+        self._is_unwritten = False
         if not self._noted:
             if not self._then:
                 return []

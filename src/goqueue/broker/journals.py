@@ -9,11 +9,12 @@ Invariant: what is held behind several journals leaves once, when every one of t
 what was noted in it before.
 """
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 
 from goqueue.broker.journal import Journal
 from goqueue.broker.journal_changes import Change, TopicChange
 from goqueue.broker.outbox import JournalReached, Later, Outbox
+from goqueue.broker.turns import take_all
 from goqueue.model import Answer, LogId, RequestId
 from goqueue.model.requests import Reply
 
@@ -46,8 +47,9 @@ class Journals:
         # Every journal that is open, in the order in which a turn is written.
         self.all: tuple[AnyJournal, ...] = ()
         self._by_log: dict[LogId, AnyJournal] = {}
-        # What the journals were told in this turn: asked for in every turn.
-        self._notes: tuple[Sized, ...] = ()
+        self._places: dict[LogId, int] = {}
+        # Those that something was noted in since they were last written.
+        self._unwritten: list[LogId] = []
         self._waits: dict[int, JournalWait] = {}
         self._next_wait = 1
 
@@ -64,8 +66,9 @@ class Journals:
 
     def _add(self, journal: AnyJournal) -> None:
         self._by_log[journal.id] = journal
+        self._places[journal.id] = len(self._places)
         self.all = tuple(self._by_log.values())
-        self._notes += journal.notes
+        journal.report_to(self._unwritten)
 
     # Which holds what
 
@@ -93,7 +96,14 @@ class Journals:
     @property
     def have_notes(self) -> bool:
         """Whether something was noted in this turn."""
-        return any(self._notes)
+        return bool(self._unwritten)
+
+    def take_unwritten(self) -> list[AnyJournal]:
+        """The journals to be written now, in the order in which they were opened."""
+        unwritten = take_all(self._unwritten)
+        if len(unwritten) > 1:
+            unwritten.sort(key=self._places.__getitem__)
+        return [self._by_log[log] for log in unwritten]
 
     @property
     def are_quiet(self) -> bool:

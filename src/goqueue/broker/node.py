@@ -51,6 +51,7 @@ from goqueue.broker.turns import (
     Errand,
     ForDelays,
     ForGroup,
+    ForJournal,
     ForLog,
     ForPriorityIndex,
     ForQueue,
@@ -166,10 +167,10 @@ class Node:
         self._here = self._handlers
         self._edge = None if self.cluster is None else self._open_edge(self.cluster)
         self._errands: dict[Errand, Callable[[Now], None]] = {
+            Errand.AUDIT: state.audit.resume,
             Errand.CALLERS: self._caller_waits.end_refused,
             Errand.CLUSTER: self._wake_cluster,
             Errand.FORWARDING: (lambda _: None) if self._edge is None else self._edge.wake,
-            Errand.JOURNALS: self._retry_journals,
             Errand.TENANTS: partial(
                 self._components.tenant_deletion.resume, delete_topic=delete_topic
             ),
@@ -409,7 +410,7 @@ class Node:
         journal = state.journals.get(event.log)
         if journal is not None:
             self._committed_steps.run(journal.handle(event, now), now)
-            state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
+            state.arm_journal(journal)
             self._components.stream_reads.wake(state.internal[event.log], now)
             self._components.journaled_state.resume(now)
         elif event.log == AUDIT_LOG:
@@ -461,11 +462,8 @@ class Node:
                     self._components.acks.expire(group, log, now)
                 case ForGroup() | ForQuota():
                     self._wake_group(subject, now)
-                case ForLog(log):
-                    partition = self._state.partitions.get(log)
-                    if partition is not None:
-                        self._state.outbox.extend(partition.log.expire(now))
-                        self._state.arm_flush(partition)
+                case ForLog() | ForJournal():
+                    self._wake_log(subject, now)
                 case ForPriorityIndex(log):
                     self._components.priority_indexer.index_more(log)
                 case ForDelays(log):
@@ -481,6 +479,19 @@ class Node:
         if self.cluster is not None:
             self.cluster.wake(now)
             self._partition_events.end_overdue(now)
+
+    def _wake_log(self, subject: ForLog | ForJournal, now: Now) -> None:
+        state = self._state
+        if isinstance(subject, ForJournal):
+            journal = state.journals.get(subject.log)
+            if journal is not None:
+                journal.expire(now, state.budget)
+                state.arm_journal(journal)
+            return
+        partition = state.partitions.get(subject.log)
+        if partition is not None:
+            state.outbox.extend(partition.log.expire(now))
+            state.arm_flush(partition)
 
     def _wake_group(self, subject: ForGroup | ForQuota, now: Now) -> None:
         if isinstance(subject, ForQuota):
@@ -507,12 +518,6 @@ class Node:
         if any(each.cancel(request, is_gone=is_gone) for each in waiting):
             return True
         return self._edge is not None and self._edge.cancel(request, is_gone=is_gone)
-
-    def _retry_journals(self, now: Now) -> None:
-        for journal in self._state.journals.all:
-            journal.expire(now, self._state.budget)
-            self._state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
-        self._state.audit.resume(now)
 
     # Turns
 
@@ -545,10 +550,10 @@ class Node:
         journals = self._state.journals
         self._finish_components(now)
         while journals.have_notes:
-            for journal in journals.all:
+            for journal in journals.take_unwritten():
                 self._state.budget.spend(journal.noted)
                 self._committed_steps.run(journal.flush(now), now)
-                self._state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
+                self._state.arm_journal(journal)
             self._finish_components(now)
 
     def _finish_components(self, now: Now) -> None:

@@ -14,14 +14,14 @@ from goqueue.broker.catalog import Catalog, Topic
 from goqueue.broker.disk_reads import FetchPurpose, FindPurpose
 from goqueue.broker.group_partitions import GroupPartition, GroupPartitions
 from goqueue.broker.journal_changes import RestoreStated
-from goqueue.broker.journals import Journals
+from goqueue.broker.journals import AnyJournal, Journals
 from goqueue.broker.metadata import LocalMetadata
 from goqueue.broker.metrics.counters import Counts
 from goqueue.broker.outbox import Outbox
 from goqueue.broker.partitions import ClusterGate, Partition, Partitions
 from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.trace_recorder import TraceRecorder
-from goqueue.broker.turns import Alarms, ForLog, Stepwise, TurnBudget
+from goqueue.broker.turns import Alarms, ForJournal, ForLog, Stepwise, TurnBudget
 from goqueue.delivery import LANES, Delays, LeaseHandles, PriorityIndex
 from goqueue.groups import Group, Groups
 from goqueue.log import Appended, BatchMark, Marker, TransactionEnd
@@ -313,6 +313,12 @@ class NodeState:
     def arm_flush(self, partition: Partition) -> None:
         """Wake when a log of `flush=interval` wants to be flushed."""
         self.alarms.bring_forward(ForLog(partition.log_id), partition.log.next_deadline())
+
+    def arm_journal(self, journal: AnyJournal) -> None:
+        """Wake when a journal wants to write something that nobody waits for, or did not fit."""
+        deadline = journal.next_deadline()
+        if deadline is not None:
+            self.alarms.bring_forward(ForJournal(journal.id), deadline)
 
     def partition(self, topic: Topic, number: int) -> Partition:
         """A partition that this node serves; refuses one that is not there or led elsewhere."""

@@ -122,6 +122,12 @@ class ForLog(msgspec.Struct, frozen=True):
     log: LogId
 
 
+class ForJournal(msgspec.Struct, frozen=True):
+    """What a journal could not write, or need not write at once, is written."""
+
+    log: LogId
+
+
 class ForTransaction(msgspec.Struct, frozen=True):
     """A transaction ran too long, or its producer is silent."""
 
@@ -143,13 +149,13 @@ class ForPriorityIndex(msgspec.Struct, frozen=True):
 class Errand(enum.StrEnum):
     """Work of the node as a whole that continues in a later turn, or is due from time to time."""
 
+    # What a full disk kept from the audit log.
+    AUDIT = "audit"
     # Requests of keys that expire while they wait.
     CALLERS = "callers"
     # Elections, heartbeats and registrations of a member of a cluster.
     CLUSTER = "cluster"
     FORWARDING = "forwarding"
-    # Write again what a full disk kept from a journal or the audit log, or flush it.
-    JOURNALS = "journals"
     # Markers that there was no time, or no space, to append.
     MARKERS = "markers"
     # Dead-letter moves.
@@ -182,6 +188,7 @@ Subject = (
     | ForGroup
     | ForQuota
     | ForLog
+    | ForJournal
     | ForDelays
     | ForPriorityIndex
     | ForTransaction

@@ -5,7 +5,6 @@ stops. A crash forgets half a minute of it; never is more told than what happene
 """
 
 from goqueue.broker.state import NodeState
-from goqueue.broker.turns import Errand
 from goqueue.model import SECOND, Instant, Now
 from goqueue.security import AuditWritten, UsageStated
 
@@ -33,7 +32,7 @@ class UsageJournal:
         if stated:
             journal = self._state.journals.of_topics
             journal.note_soon(stated, now)
-            self._state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
+            self._state.arm_journal(journal)
         else:
             self._state.audit.maintain(now)
             self.begin(now)

@@ -23,7 +23,7 @@ from goqueue.broker.journal_changes import Delivered, Settled, fold
 from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.broker.turns import Errand, ForQueue, take_all
+from goqueue.broker.turns import ForQueue, take_all
 from goqueue.delivery import (
     IN_FLIGHT_MAX,
     RECEIVED_MAX,
@@ -443,7 +443,7 @@ class PollLeases:
                 self._state.tally.redeliveries += len(delivered_offsets)
             else:
                 journal.note_soon([delivered], now)
-        self._state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
+        self._state.arm_journal(journal)
         return max(runs) > 1
 
 
