@@ -11,6 +11,8 @@ from threading import Event
 import httpx
 import pytest
 
+from goqueue.model import Message
+from goqueue.records import build
 from tests.free_ports import free_ports
 from tests.integration.cluster.cluster_processes import HTTP, ClusterProcesses, State
 
@@ -289,3 +291,26 @@ def test_a_node_whose_address_nobody_lists_says_so_and_ends_as_misconfigured(
 
     assert cluster[third].wait() == 2
     assert f"no peer lists the own address 127.0.0.1:{elsewhere}" in cluster[third].said
+
+
+def test_what_one_node_created_is_known_to_every_other_at_once(cluster_of: Make) -> None:
+    cluster = cluster_of(3)
+    cluster.start_all()
+    cluster.wait_until_whole()
+    urls = [cluster[name].url for name in cluster.names]
+    batch = bytes(build([Message(value=b"hello")]))
+
+    for number in range(30):
+        first, *rest = urls[number % 3 :] + urls[: number % 3]
+        topic = {"name": f"orders-{number}", "num_partitions": 1}
+        assert HTTP.post(f"{first}/topics", json=topic).status_code == 201
+        granted = HTTP.post(f"{first}/producers/init", json={}).json()
+        for sequence, url in enumerate(rest):
+            stamp = {"partition": 0, "sequence": sequence, **granted}
+            published = HTTP.post(
+                f"{url}/topics/orders-{number}/records", params=stamp, content=batch
+            )
+            assert published.status_code == 200, published.text
+
+    absent = HTTP.get(f"{urls[0]}/topics/absent")
+    assert (absent.status_code, absent.json()["code"]) == (404, "topic_not_found")

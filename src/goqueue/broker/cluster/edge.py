@@ -30,6 +30,7 @@ from goqueue.broker.cluster.forwarder import Forwarder, RequestNumbers
 from goqueue.broker.cluster.member import ClusterMember
 from goqueue.broker.cluster.partition_reports import PartitionReports
 from goqueue.broker.cluster.routes import Routes
+from goqueue.broker.cluster.topic_look_ups import TopicLookUps
 from goqueue.broker.disk_reads import ForwardFetch
 from goqueue.broker.metrics.request_metrics import RequestMetrics
 from goqueue.broker.publish import Publisher
@@ -119,6 +120,7 @@ class ClusterEdge:
         numbers = RequestNumbers()
         self.forwarder = Forwarder(state, self.routes, numbers)
         self.server = ForwardServer(state, self.routes, numbers, ask, cancel)
+        self.look_ups = TopicLookUps(self.forwarder, self.routes, numbers, state)
         self.reports = PartitionReports(state, self.routes)
         self._version = 0
 
@@ -139,8 +141,21 @@ class ClusterEdge:
             DescribeTopic: self._describe_topic,
         }
         for kind, how in handle.items():
-            edge[kind] = _around(self._check_joined, how, here[kind])
+            edge[kind] = self._around(how, here[kind])
         return edge
+
+    def _around(
+        self, how: Callable[[RequestId, Command, Now, Handler], None], here: Handler
+    ) -> Handler:
+        def handle(request: RequestId, command: Command, now: Now) -> None:
+            self._check_joined()
+            asked = Asked(request=request, command=command, caller=self._state.caller)
+            if self.look_ups.begin(asked, now):
+                self._disown(request)
+            else:
+                how(request, command, now, here)
+
+        return handle
 
     def _check_joined(self) -> None:
         """Refuse until the image has the registration of this run: it may lack topics till then."""
@@ -180,8 +195,12 @@ class ClusterEdge:
 
     def _begin(self, request: Request, parts: list[Part], now: Now) -> None:
         self.forwarder.begin(request, parts, now)
-        self._metrics.cancel(request.id)
-        self._state.audit.cancel(request.id)
+        self._disown(request.id)
+
+    def _disown(self, request: RequestId) -> None:
+        """Others serve a request, or it is asked again: it does not count as begun here."""
+        self._metrics.cancel(request)
+        self._state.audit.cancel(request)
 
     def _leads(self, log: LogId) -> bool:
         return self.routes.leader(log) == self.routes.me
@@ -437,10 +456,13 @@ class ClusterEdge:
 
     def cancel(self, request: RequestId, *, is_gone: bool = False) -> bool:
         """The caller of a request is gone. False if it is not ours."""
+        if is_gone and self.look_ups.cancel(request):
+            return True
         return self.forwarder.cancel(request, is_gone=is_gone)
 
     def end_all(self) -> None:
         """The node stops."""
+        self.look_ups.end_all()
         self.forwarder.end_all()
 
     def fetched(self, purpose: ForwardFetch, data: memoryview | None, now: Now) -> None:
@@ -455,6 +477,7 @@ class ClusterEdge:
         if self._member.replicas.take_ready() or version != self._version:
             self._version = version
             self.forwarder.metadata_changed(now)
+        self.look_ups.ask_again(self._ask, now)
         return self.forwarder.run_here(self._ask, now)
 
     def take(self, effects: Sequence[NodeEffect], now: Now) -> list[NodeEffect]:
@@ -483,20 +506,10 @@ class ClusterEdge:
                 kept.append(msgspec.structs.replace(effect, request=request))
 
     def _take_answer(self, effect: Answer, now: Now) -> None:
-        if not self.forwarder.take_answer(effect.request, effect.reply, now):
-            self.server.take_answer(effect.request, effect.reply)
-
-
-def _around(
-    check: Callable[[], None],
-    how: Callable[[RequestId, Command, Now, Handler], None],
-    here: Handler,
-) -> Handler:
-    def handle(request: RequestId, command: Command, now: Now) -> None:
-        check()
-        how(request, command, now, here)
-
-    return handle
+        request, reply = effect.request, effect.reply
+        is_taken = self.forwarder.take_answer(request, reply, now)
+        if not is_taken and not self.look_ups.take_answer(request, reply, now):
+            self.server.take_answer(request, reply)
 
 
 def _controller_of(member: ClusterMember) -> str | None:

@@ -60,7 +60,7 @@ class BenchBroker:
         self.controller: str | None = "a"
         self.state = NodeState(name, Tracer(1.0), TurnBudget())
         self.routes = Routes(name, lambda: self.image, lambda: self.controller)
-        numbers = RequestNumbers()
+        numbers = self.numbers = RequestNumbers()
         self.forwarder = Forwarder(self.state, self.routes, numbers)
         self.server = ForwardServer(self.state, self.routes, numbers, self._ask, self._cancel)
         self.asked: list[Asked] = []
