@@ -135,6 +135,8 @@ class Catalog:
         A directory of an earlier version may have a dead-letter topic that asks for compaction.
         """
         settings = topic.config.log_settings
+        if is_internal(topic.name):
+            return msgspec.structs.replace(settings, may_use_reserve=True)
         if not settings.cleanup.compacts or not self.holds_dead_letters(topic.name):
             return settings
         if not settings.cleanup.deletes:

@@ -14,6 +14,7 @@ from goqueue.broker.outbox import (
     BeginServing,
     CarryOver,
     ContinueRestore,
+    CopiesAnnounced,
     CreateLogs,
     DeleteLogs,
     DescribeAltered,
@@ -36,6 +37,7 @@ _InternalStep = (
     AuditDurable
     | CarryOver
     | ContinueRestore
+    | CopiesAnnounced
     | JournalReached
     | MetadataCommitted
     | Prune
@@ -83,6 +85,8 @@ class CommittedSteps:
         match later:
             case AuditDurable(number):
                 self._state.audit.durable(number, now)
+            case CopiesAnnounced(move):
+                self._components.copies.announced(move, now)
             case CarryOver():
                 self._components.dead_letter_mover.announced(later)
                 self._components.tick_sender.announced(later, now)

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar, assert_never
 
+import msgspec
+
 from goqueue.broker.backups import Backups
-from goqueue.broker.cluster import ClusterMember, ClusterReports
-from goqueue.broker.cluster.cluster_commands import CLUSTER_COMMANDS, REFUSAL
-from goqueue.broker.cluster.cluster_topics import ClusterTopics
+from goqueue.broker.cluster import ClusterReports
+from goqueue.broker.cluster.cluster_commands import COORDINATOR_COMMANDS
 from goqueue.broker.delayed.delays import DelayedMessages
 from goqueue.broker.disk_reads import (
     AuditFetch,
@@ -61,6 +62,7 @@ from goqueue.broker.tick_sender import TickSender
 from goqueue.broker.topics import Topics
 from goqueue.broker.trace_queries import TraceQueries
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
+from goqueue.broker.transactions.copies import Copies, LocalCopies
 from goqueue.broker.transactions.descriptions import TransactionDescriptions
 from goqueue.broker.transactions.producer_snapshots import ProducerSnapshots
 from goqueue.broker.transactions.transaction_offsets import TransactionOffsets
@@ -97,6 +99,7 @@ from goqueue.model.requests import (
     AlterSchedule,
     AlterTenant,
     AlterTopic,
+    AppendCopies,
     AskVote,
     AuthorizeScrape,
     AwaitReply,
@@ -120,7 +123,6 @@ from goqueue.model.requests import (
     DeleteRecords,
     DeleteSchedule,
     DeleteTenant,
-    DeleteTopic,
     DescribeAssignment,
     DescribeBackup,
     DescribeCaller,
@@ -146,6 +148,7 @@ from goqueue.model.requests import (
     DescribeUsage,
     Drain,
     ElectLeader,
+    EndCopies,
     EndTransaction,
     Extend,
     FindDelayed,
@@ -197,25 +200,33 @@ from goqueue.model.requests import (
 __all__ = [
     "CommandFn",
     "Components",
+    "HandlerTable",
+    "NodeSettings",
     "begin_serving",
     "dispatch_table",
     "errand_table",
+    "group_handlers",
     "pass_fetched",
     "pass_found",
 ]
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What components are told: see `Node`."""
+
+    secret: bytes
+    limits: JournalLimits
+    group_retention_ns: int | None
+    upkeep_idle_ns: int
 
 
 class Components:
     """Everything that a node does."""
 
     def __init__(
-        self,
-        state: NodeState,
-        secret: bytes,
-        limits: JournalLimits,
-        group_retention_ns: int | None,
-        upkeep_idle_ns: int,
+        self, state: NodeState, settings: NodeSettings, copies: Copies | None = None
     ) -> None:
+        """Without `copies` messages move between the logs of this broker."""
         self.quotas = TenantQuotas(state)
         self.security = SecurityAdmin(state, self.quotas)
         self.schemas = Schemas(state)
@@ -231,8 +242,9 @@ class Components:
         self.polls = Polls(state, self.priority_indexer, self.quotas)
         self.receives = Receives(state, self.polls, self.quotas)
         self.record_deletion = RecordDeletion(state, self.polls)
-        self.coordinator = TransactionCoordinator(state, self.polls)
-        self.dead_letter_mover = DeadLetterMover(state, self.topics, self.polls, self.coordinator)
+        self.copies = copies = copies or LocalCopies(state, self.topics)
+        self.coordinator = TransactionCoordinator(state, self.polls, copies)
+        self.dead_letter_mover = DeadLetterMover(state, copies, self.polls, self.coordinator)
         self.tick_sender = TickSender(state, self.coordinator, self.quotas, self.validation)
         self.scheduler = Scheduler(state, self.tick_sender, self.quotas)
         self.redriver = Redriver(state, self.dead_letter_mover, self.quotas, self.validation)
@@ -241,7 +253,7 @@ class Components:
         heartbeats = self.heartbeats = WaitingHeartbeats(state)
         self.membership = Membership(state, self.polls, self.positions, self.quotas, heartbeats)
         self.cooperative_groups = CooperativeGroups(state, self.membership, self.heartbeats)
-        self.retention = GroupRetention(state, self.membership, group_retention_ns)
+        self.retention = GroupRetention(state, self.membership, settings.group_retention_ns)
         self.transaction_offsets = TransactionOffsets(
             state, self.coordinator.progress, self.positions, self.acks
         )
@@ -249,10 +261,14 @@ class Components:
         self.backups = Backups(state)
         delayed = self.delayed_messages
         self.restores = Restores(state, self.backups, self.positions, delayed, self.tick_sender)
-        self.journaled_state = JournaledState(state, self.positions, self.coordinator, limits)
+        self.journaled_state = JournaledState(
+            state, self.positions, self.coordinator, settings.limits
+        )
         self.producer_snapshots = ProducerSnapshots(state)
         stated = self.journaled_state, PartitionReplay(state, self.producer_snapshots)
-        self.node_start = NodeStart(state, *stated, self.coordinator, secret=secret, limits=limits)
+        self.node_start = NodeStart(
+            state, *stated, self.coordinator, secret=settings.secret, limits=settings.limits
+        )
         self.tenant_deletion = TenantDeletion(
             state, self.quotas, self.scheduler, self.membership, self.coordinator
         )
@@ -264,7 +280,7 @@ class Components:
             self.delayed_messages,
             self.producer_snapshots,
             retention=self.retention,
-            idle_every_ns=upkeep_idle_ns,
+            idle_every_ns=settings.upkeep_idle_ns,
             usage_journal=self.usage_journal,
         )
         self.absences = Absences(state, self.upkeep)
@@ -274,7 +290,7 @@ C = TypeVar("C", bound=Command)
 CommandFn = Callable[[RequestId, C, Now], None]
 
 
-class _Table:
+class HandlerTable:
     """Handlers by the type of their command."""
 
     def __init__(self) -> None:
@@ -304,7 +320,7 @@ def dispatch_table(
     components: Components, cluster: ClusterReports
 ) -> dict[type, CommandFn[Command]]:
     """The handler of every command, except `DeleteTopic`, which concerns most components."""
-    handle = _Table()
+    handle = HandlerTable()
     _handle_messages(handle, components)
     _handle_groups(handle, components)
     _handle_transactions(handle, components)
@@ -317,37 +333,14 @@ def dispatch_table(
     return handle.handlers
 
 
-def limit_to_members(
-    handlers: dict[type, CommandFn[Command]],
-    components: Components,
-    state: NodeState,
-    cluster: ClusterMember,
-) -> None:
-    """Let a member of a cluster answer what a cluster serves, and refuse the rest."""
-    topics = ClusterTopics(state, components.quotas)
-    changed: dict[type, CommandFn[Command]] = {}
-    handle = _Table()
-
-    def change(request: RequestId, command: CreateTopic | AlterTopic | DeleteTopic, _: Now) -> None:
-        topics.change(cluster.partition_controller, request, command)
-
-    handle(CreateTopic, change)
-    handle(AlterTopic, change)
-    handle(DeleteTopic, change)
-    handle(InitProducer, cluster.producers.init)
-    handle(HeartbeatProducer, cluster.producers.heartbeat)
-    for command in handlers:
-        if command not in CLUSTER_COMMANDS:
-            changed[command] = _refuse_in_cluster
-    handlers.update(changed)
-    handlers.update(handle.handlers)
+def group_handlers(components: Components) -> dict[type, CommandFn[Command]]:
+    """The handlers of commands that the coordinator of a cluster carries out."""
+    handle = HandlerTable()
+    _handle_groups(handle, components)
+    return {kind: each for kind, each in handle.handlers.items() if kind in COORDINATOR_COMMANDS}
 
 
-def _refuse_in_cluster(_request: RequestId, _command: Command, _now: Now) -> None:
-    raise Refused(Code.REQUEST_INVALID, reason=REFUSAL)
-
-
-def _handle_messages(handle: _Table, components: Components) -> None:
+def _handle_messages(handle: HandlerTable, components: Components) -> None:
     handle(DescribeNode, components.reports.describe)
     handle(CheckHealth, components.reports.check_health)
     handle(AuthorizeScrape, components.reports.authorize_scrape)
@@ -378,7 +371,7 @@ def _delete_group(components: Components, request: RequestId, command: DeleteGro
     components.transaction_offsets.check_again()
 
 
-def _handle_groups(handle: _Table, components: Components) -> None:
+def _handle_groups(handle: HandlerTable, components: Components) -> None:
     handle(Join, components.membership.join)
     handle(Heartbeat, components.membership.heartbeat)
     handle(CooperativeHeartbeat, components.cooperative_groups.heartbeat)
@@ -411,7 +404,7 @@ def _handle_groups(handle: _Table, components: Components) -> None:
     )
 
 
-def _handle_transactions(handle: _Table, components: Components) -> None:
+def _handle_transactions(handle: HandlerTable, components: Components) -> None:
     handle(InitProducer, components.coordinator.init_producer)
     handle(HeartbeatProducer, components.coordinator.heartbeat)
     handle(BeginTransaction, components.coordinator.begin)
@@ -431,7 +424,7 @@ def _handle_transactions(handle: _Table, components: Components) -> None:
     )
 
 
-def _handle_schedules(handle: _Table, components: Components) -> None:
+def _handle_schedules(handle: HandlerTable, components: Components) -> None:
     handle(CreateSchedule, components.scheduler.create)
     handle(AlterSchedule, components.scheduler.alter)
     handle(PauseSchedule, components.scheduler.pause)
@@ -442,7 +435,7 @@ def _handle_schedules(handle: _Table, components: Components) -> None:
     handle(ListSchedules, components.scheduler.list_page)
 
 
-def _handle_backups(handle: _Table, components: Components) -> None:
+def _handle_backups(handle: HandlerTable, components: Components) -> None:
     backups = components.backups
     handle(CreateBackup, backups.create)
     handle(ListBackups, lambda request, _, __: backups.list_all(request))
@@ -451,7 +444,7 @@ def _handle_backups(handle: _Table, components: Components) -> None:
     handle(RestoreBackup, lambda request, asked, _: components.restores.restore(request, asked))
 
 
-def _handle_schemas(handle: _Table, schemas: Schemas) -> None:
+def _handle_schemas(handle: HandlerTable, schemas: Schemas) -> None:
     handle(RegisterSchema, schemas.register)
     handle(FindSchema, schemas.find)
     handle(CheckCompatibility, schemas.check)
@@ -469,7 +462,7 @@ def _handle_schemas(handle: _Table, schemas: Schemas) -> None:
     handle(DescribeRegistry, schemas.describe_all)
 
 
-def _handle_cluster(handle: _Table, cluster: ClusterReports) -> None:
+def _handle_cluster(handle: HandlerTable, cluster: ClusterReports) -> None:
     handle(DescribeCluster, cluster.describe)
     handle(CheckClusterHealth, cluster.check_health)
     handle(DescribeMetadata, cluster.describe_metadata)
@@ -479,9 +472,15 @@ def _handle_cluster(handle: _Table, cluster: ClusterReports) -> None:
     handle(LeaveCluster, cluster.leave)
     handle(ForgetBroker, cluster.forget)
     handle(ElectLeader, cluster.elect)
+    handle(AppendCopies, _refuse_alone)
+    handle(EndCopies, _refuse_alone)
 
 
-def _handle_security(handle: _Table, security: SecurityAdmin) -> None:
+def _refuse_alone(_request: RequestId, _command: Command, _now: Now) -> None:
+    raise Refused(Code.REQUEST_INVALID, reason="this node is not a member of a cluster")
+
+
+def _handle_security(handle: HandlerTable, security: SecurityAdmin) -> None:
     handle(CreateKey, security.create_key)
     handle(ListKeys, security.list_keys)
     handle(RevokeKey, security.revoke_key)

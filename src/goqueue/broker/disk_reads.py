@@ -137,10 +137,10 @@ class FoldFetch(msgspec.Struct, frozen=True):
 
 
 class ForwardFetch(msgspec.Struct, frozen=True):
-    """Records for the client of another broker; `place` is theirs in the reply."""
+    """Records for the client of another broker."""
 
     request: RequestId
-    place: int
+    wanted: Slice
 
 
 class ReadSearch(msgspec.Struct, frozen=True):

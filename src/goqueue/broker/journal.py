@@ -20,14 +20,14 @@ Cost per turn: one JSON encoding, one record, one sync that all turns of a group
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
 
 from goqueue.broker.outbox import Later, Outbox, Prune
 from goqueue.broker.turns import TurnBudget, take_all
-from goqueue.log import Log
+from goqueue.log import Appended, Log
 from goqueue.model import (
     RESERVED_PREFIX,
     VALUE_BYTES_MAX,
@@ -143,9 +143,12 @@ class Journal(Generic[C]):
         decoder: msgspec.json.Decoder[list[C]],
         outbox: Outbox,
         limits: JournalLimits,
+        append: Callable[[bytearray, Now], Appended] | None = None,
     ) -> None:
+        """`append` hands a record to a replicated log, and sees to the effects."""
         self._id = log.id
         self._log = log
+        self._append_to_log = append or self._append_here
         self._limits = limits
         self._outbox = outbox
         self._decoder = decoder
@@ -156,6 +159,7 @@ class Journal(Generic[C]):
         self._is_unwritten = False
         self._noted_soon: list[C] = []
         self._soon_until: Instant | None = None
+        self._needs_proof = False
         self._pending: deque[_Pending] = deque()
         self._full_until: Instant | None = None
         self._stated_bytes = 0
@@ -217,6 +221,13 @@ class Journal(Generic[C]):
             self._is_unwritten = True
             self._unwritten.append(self._id)
 
+    def prove(self) -> None:
+        """Let what waits in this turn wait for a commit also if nothing is changed.
+
+        A broker that was deposed and does not know it commits nothing, so it answers nothing.
+        """
+        self._needs_proof = True
+
     def note_soon(self, changes: Iterable[C], now: Now) -> None:
         """Make changes durable with the next ones; `next_deadline` says when at the latest."""
         if self._soon_until is None:
@@ -235,7 +246,8 @@ class Journal(Generic[C]):
     def flush(self, now: Now) -> list[Later]:
         """End the turn: what was noted becomes one record. What need not wait is returned."""
         self._is_unwritten = False
-        if not self._noted:
+        needs_proof, self._needs_proof = self._needs_proof, False
+        if not self._noted and not (needs_proof and self._then and not self._pending):
             if not self._then:
                 return []
             released = take_all(self._then)
@@ -263,14 +275,17 @@ class Journal(Generic[C]):
     def _append(self, pending: _Pending, now: Now) -> bool:
         """Hand a record to the log; False: not now, and it is tried again."""
         try:
-            appended = self._log.append(pending.batch, now)
+            pending.next = self._append_to_log(pending.batch, now).next
         except Refused:
             # No space, or a segment is being set aside, or the log has failed and the node halts.
             self._full_until = Instant(now.instant + _RETRY_NS)
             return False
-        pending.next = appended.next
-        self._outbox.extend(appended.effects)
         return True
+
+    def _append_here(self, batch: bytearray, now: Now) -> Appended:
+        appended = self._log.append(batch, now)
+        self._outbox.extend(appended.effects)
+        return appended
 
     # What the disk reports
 
@@ -284,6 +299,10 @@ class Journal(Generic[C]):
             return []
         if isinstance(event, Filled):
             self._full_until = Instant(now.instant + _RETRY_NS)
+        return self.committed()
+
+    def committed(self) -> list[Later]:
+        """More of the log may be committed: what waited for that is returned."""
         released: list[Later] = []
         committed = self._log.high_watermark
         while self._pending and 0 < self._pending[0].next <= committed:

@@ -39,16 +39,19 @@ from goqueue.transactions import (
 )
 
 __all__ = [
+    "CHANGES",
     "Change",
     "Delivered",
     "DeliveryReleased",
     "Folded",
     "GivenBack",
+    "MoveBegun",
     "Numbered",
     "PositionAdded",
     "PositionChange",
     "PositionCut",
     "PositionMoved",
+    "ReceiptKeyStated",
     "RestoreCommitted",
     "RestoreEnded",
     "RestoreStated",
@@ -215,6 +218,23 @@ def state_position(
         yield PositionAdded(group=group, topic=topic, partition=partition, position=piece)
 
 
+class ReceiptKeyStated(msgspec.Struct, frozen=True, kw_only=True, tag="receipt_key"):
+    """The key, in hexadecimal, with which every coordinator of a cluster seals its receipts."""
+
+    key: str
+
+
+class MoveBegun(msgspec.Struct, frozen=True, kw_only=True, tag="move_begun"):
+    """Copies of messages are about to be appended to a partition that others may lead.
+
+    If it is not decided when another coordinator begins, it is aborted.
+    """
+
+    move: int
+    topic: int
+    partition: int
+
+
 PositionChange = (
     Delivered | DeliveryReleased | GivenBack | Settled | PositionMoved | PositionAdded | PositionCut
 )
@@ -244,7 +264,12 @@ Change = (
     | RestoreStated
     | RestoreEnded
     | AuditRecorded
+    | MoveBegun
+    | ReceiptKeyStated
 )
+
+# The changes of one record of a journal of groups.
+CHANGES = msgspec.json.Decoder(list[Change])
 
 # A range takes as much room as so many steps, or more.
 _STEPS_PER_RANGE = 8

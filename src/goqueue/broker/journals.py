@@ -50,6 +50,8 @@ class Journals:
         self._places: dict[LogId, int] = {}
         # Those that something was noted in since they were last written.
         self._unwritten: list[LogId] = []
+        # Whether an answer has to show that this broker still leads the journal.
+        self.are_replicated = False
         self._waits: dict[int, JournalWait] = {}
         self._next_wait = 1
 
@@ -123,6 +125,9 @@ class Journals:
 
     def hold(self, later: Later, behind: Sequence[Journal[Change]]) -> None:
         """Let something leave when what was noted in these journals is committed."""
+        if self.are_replicated:
+            for journal in behind:
+                journal.prove()
         first = behind[0]
         if behind.count(first) == len(behind):
             first.note([], [later])

@@ -16,26 +16,20 @@ from typing import assert_never
 
 from goqueue.broker.audit import AUDIT_LOG, NO_FACTS, AuditConfig
 from goqueue.broker.caller_waits import CallerWaits
-from goqueue.broker.cluster import ClusterConfig, ClusterMember, ClusterReports
+from goqueue.broker.cluster import COORDINATOR_LOG, ClusterConfig, ClusterMember, ClusterReports
 from goqueue.broker.cluster.cluster_metrics import cluster_families
 from goqueue.broker.cluster.edge import ClusterEdge
 from goqueue.broker.committed_steps import CommittedSteps
 from goqueue.broker.components import (
     Components,
+    NodeSettings,
     begin_serving,
     dispatch_table,
     errand_table,
-    limit_to_members,
-    pass_fetched,
-    pass_found,
 )
-from goqueue.broker.disk_reads import (
-    ClusterFetch,
-    FoldFetch,
-    ForwardFetch,
-    RepairFetch,
-    ReplicaFetch,
-)
+from goqueue.broker.coordinator.coordinators import Coordinators
+from goqueue.broker.coordinator.member_handlers import MemberParts, limit_to_members
+from goqueue.broker.coordinator.remote_copies import CopyServer
 from goqueue.broker.groups.membership import GROUP_RETENTION_NS
 from goqueue.broker.journal import JournalLimits
 from goqueue.broker.metrics.node_metrics import families_of, health_families
@@ -43,6 +37,7 @@ from goqueue.broker.metrics.request_metrics import RequestMetrics
 from goqueue.broker.node_events import NodeEvent
 from goqueue.broker.partition_events import PartitionEvents
 from goqueue.broker.publication_ends import PublicationEnds
+from goqueue.broker.read_results import ReadResults
 from goqueue.broker.recovery.start import Opened
 from goqueue.broker.state import NodeState
 from goqueue.broker.storage_health import StorageHealth
@@ -143,20 +138,26 @@ class Node:
         second; less and less often, up to `upkeep_idle_ns`, if the shell calls `hasten_upkeep`
         before it passes on commands. With `cluster` the node is a member of one.
         """
-        budget = TurnBudget(turn_units_max)
-        tracer = Tracer(sampling)
-        state = self._state = NodeState(
-            node_id, tracer, budget, zones, acl_enabled=acl_enabled, audit=audit
+        parts = Tracer(sampling), TurnBudget(turn_units_max), zones
+        state = self._state = NodeState(node_id, *parts, acl_enabled=acl_enabled, audit=audit)
+        settings = NodeSettings(
+            secret=secret,
+            limits=limits or JournalLimits(),
+            group_retention_ns=group_retention_ns,
+            upkeep_idle_ns=upkeep_idle_ns,
         )
-        self._components = Components(
-            state, secret, limits or JournalLimits(), group_retention_ns, upkeep_idle_ns
-        )
+        self._components = Components(state, settings)
         # This node as a member of a cluster.
         self.cluster = None if cluster is None else ClusterMember(state, cluster)
         self._request_metrics = RequestMetrics(state)
         ends = PublicationEnds(state, self._components, self._request_metrics)
-        self._partition_events = PartitionEvents(state, self._components, ends, self.cluster)
         self._caller_waits = CallerWaits(state, partial(self._cancel_wait, is_gone=True))
+        self.coordinators = None
+        if self.cluster is not None:
+            self.coordinators = Coordinators(state, self.cluster, self._caller_waits, settings)
+        self._partition_events = PartitionEvents(
+            state, self._components, ends, self.cluster, self.coordinators
+        )
         self._committed_steps = CommittedSteps(
             state, self._components, self._caller_waits, self._begin_serving
         )
@@ -165,22 +166,30 @@ class Node:
         self._handlers[DeleteTopic] = delete_topic  # type: ignore[assignment]  # by type
         # Those that serve a command on this node; `_handlers` of a cluster may forward it.
         self._here = self._handlers
-        self._edge = None if self.cluster is None else self._open_edge(self.cluster)
-        self._errands: dict[Errand, Callable[[Now], None]] = {
-            Errand.AUDIT: state.audit.resume,
+        self._edge = None
+        if self.cluster is not None and self.coordinators is not None:
+            self._edge = self._open_edge(self.cluster, self.coordinators)
+        self._results = ReadResults(
+            state, self._components, self.cluster, self._edge, self.coordinators
+        )
+        self._errands = self._errand_table()
+
+    def _errand_table(self) -> dict[Errand, Callable[[Now], None]]:
+        delete_topic = self._partition_events.delete_topic
+        tenant_deletion = self._components.tenant_deletion
+        errands: dict[Errand, Callable[[Now], None]] = {
+            Errand.AUDIT: self._state.audit.resume,
             Errand.CALLERS: self._caller_waits.end_refused,
             Errand.CLUSTER: self._wake_cluster,
             Errand.FORWARDING: (lambda _: None) if self._edge is None else self._edge.wake,
-            Errand.TENANTS: partial(
-                self._components.tenant_deletion.resume, delete_topic=delete_topic
-            ),
-            **errand_table(self._components, state),
+            Errand.TENANTS: partial(tenant_deletion.resume, delete_topic=delete_topic),
+            **errand_table(self._components, self._state),
         }
-        assert set(self._errands) == set(Errand)
+        assert set(errands) == set(Errand)
+        return errands
 
-    def _open_edge(self, member: ClusterMember) -> ClusterEdge:
+    def _open_edge(self, member: ClusterMember, coordinators: Coordinators) -> ClusterEdge:
         """Let commands of clients go to the brokers that serve them."""
-        limit_to_members(self._handlers, self._components, self._state, member)
         edge = ClusterEdge(
             self._state,
             member,
@@ -188,7 +197,11 @@ class Node:
             ask=self._ask,
             cancel=self._withdraw,
             metrics=self._request_metrics,
+            answered=coordinators.take_answer,
         )
+        coordinators.connect(edge)
+        parts = MemberParts(member, coordinators, CopyServer(self._state, edge.routes))
+        limit_to_members(self._handlers, self._components, self._state, parts)
         self._handlers = edge.around(self._here)
         return edge
 
@@ -209,7 +222,8 @@ class Node:
             self._components.heartbeats.end_all()
             self._components.replies.end_all()
             self._components.backups.end_all()
-            if self._edge is not None:
+            if self._edge is not None and self.coordinators is not None:
+                self.coordinators.end_all()
                 self._edge.end_all()
             self._components.usage_journal.save_all(now)
             self._components.journaled_state.snapshot_all(now)
@@ -252,7 +266,9 @@ class Node:
 
     def next_deadline(self) -> Instant | None:
         """When the node wants `Woke`; a deadline that has passed: as soon as others were served."""
-        return self._state.alarms.next_deadline()
+        own = self._state.alarms.next_deadline()
+        coordinated = None if self.coordinators is None else self.coordinators.next_deadline()
+        return min((each for each in (own, coordinated) if each is not None), default=None)
 
     def handle(self, event: NodeEvent, now: Now) -> list[NodeEffect]:
         """Learn one thing and decide what follows from it."""
@@ -284,19 +300,11 @@ class Node:
                 # Retention moves the start of a log as well, and nobody waits for that.
                 self._partition_events.dropped(event)
             case Fetched():
-                purpose = self._state.fetches.pop(event.token)
-                if isinstance(purpose, ClusterFetch | ReplicaFetch | RepairFetch | FoldFetch):
-                    assert self.cluster is not None
-                    self.cluster.fetched(purpose, event.data, now)
-                elif isinstance(purpose, ForwardFetch):
-                    assert self._edge is not None
-                    self._edge.fetched(purpose, event.data, now)
-                else:
-                    pass_fetched(self._components, purpose, event.data, now)
+                self._results.fetched(event, now)
             case Woke():
                 self._wake(now)
             case Found():
-                pass_found(self._components, self._state.searches.pop(event.token), event, now)
+                self._results.found(event, now)
             case Left():
                 self._withdraw(event.request)
             case Created():
@@ -319,7 +327,9 @@ class Node:
                     self.cluster.handle_peer(event, now)
             case Opened(log=log) if self.cluster is not None and log in self.cluster.logs:
                 self.cluster.opened(log, event.state)
-            case Opened(log=log) if self.cluster is not None and not is_internal(log.topic):
+            case Opened(log=log) if self.cluster is not None and (
+                log == COORDINATOR_LOG or not is_internal(log.topic)
+            ):
                 self.cluster.replicas.opened(log, event.state, now)
             case Opened():
                 self._components.node_start.opened(event, now)
@@ -452,6 +462,8 @@ class Node:
 
     def _wake(self, now: Now) -> None:
         budget = self._state.budget
+        if self.coordinators is not None:
+            self.coordinators.wake(now)
         for subject in self._state.alarms.due(now.instant, budget):
             if self._components.absences.postpone(subject, now):
                 continue
@@ -517,17 +529,22 @@ class Node:
         )
         if any(each.cancel(request, is_gone=is_gone) for each in waiting):
             return True
+        if self.coordinators is not None and self.coordinators.cancel(request, is_gone=is_gone):
+            return True
         return self._edge is not None and self._edge.cancel(request, is_gone=is_gone)
 
     # Turns
 
     def _end_turn(self, now: Now) -> list[NodeEffect]:
         """Hand what was decided to the journals; all that is to be done now."""
-        if self.cluster is not None:
+        if self.cluster is not None and self.coordinators is not None:
             self.cluster.finish_turn(now)
             if self._edge is not None and self._edge.finish_turn(now):
                 self.cluster.replicas.finish_turn(now)
             self._partition_events.follow_replicas(now)
+            while self.coordinators.finish_turn(now):
+                self.cluster.replicas.finish_turn(now)
+                self._partition_events.follow_replicas(now)
         if self._state.journals.are_open:
             self._finish_turn(now)
         effects = self._take_effects(now)

@@ -27,6 +27,7 @@ __all__ = [
     "BeginServing",
     "CarryOver",
     "ContinueRestore",
+    "CopiesAnnounced",
     "CreateLogs",
     "DeleteLogs",
     "DescribeAltered",
@@ -72,6 +73,12 @@ class ContinueRestore(msgspec.Struct, frozen=True):
     """What a restore has stated so far is committed: take its next step."""
 
     restore: int
+
+
+class CopiesAnnounced(msgspec.Struct, frozen=True):
+    """That a move has begun is committed: append its copies where others may lead."""
+
+    move: int
 
 
 class CreateLogs(msgspec.Struct, frozen=True):
@@ -164,6 +171,7 @@ Later = (
     | BeginServing
     | CarryOver
     | ContinueRestore
+    | CopiesAnnounced
     | CreateLogs
     | DeleteLogs
     | DescribeAltered

@@ -6,6 +6,7 @@ found out: what other brokers confirmed is committed, what was led is led no mor
 
 from goqueue.broker.cluster import ClusterMember
 from goqueue.broker.components import Components
+from goqueue.broker.coordinator.coordinators import Coordinators
 from goqueue.broker.partitions import Partition, free
 from goqueue.broker.publication_ends import PublicationEnds
 from goqueue.broker.state import NodeState
@@ -42,23 +43,29 @@ class PartitionEvents:
         components: Components,
         publication_ends: PublicationEnds,
         cluster: ClusterMember | None,
+        coordinators: Coordinators | None,
     ) -> None:
         self._state = state
         self._components = components
         self._publication_ends = publication_ends
         self._cluster = cluster
+        self._coordinators = coordinators
         self._replicas = None if cluster is None else cluster.replicas
 
     # Replicas
 
     def follow_replicas(self, now: Now) -> None:
         """Carry on what replicas found out in this turn."""
-        cluster = self._cluster
-        if cluster is None:
+        cluster, coordinators = self._cluster, self._coordinators
+        if cluster is None or coordinators is None:
             return
         replicas = cluster.replicas
         for topic, partitions in cluster.image_follower.take_removed():
             self._forget_topic(topic.name, [each.log_id for each in partitions], now)
+            logs = [LogId(topic.name, number) for number in range(topic.partitions)]
+            coordinators.topic_removed(topic.name, logs, now)
+        for name in cluster.image_follower.take_opened():
+            coordinators.topic_opened(name, now)
         for partition in replicas.take_demoted():
             self._demoted(partition, now)
         for partition in replicas.take_risen():
@@ -67,6 +74,8 @@ class PartitionEvents:
                 if partition.readers:
                     self._components.stream_reads.wake(partition, now)
                 partition.release_records()
+        for partition in replicas.take_followed():
+            coordinators.committed(partition, now)
 
     def end_overdue(self, now: Now) -> None:
         """Let nobody wait longer for the copies than the contract says."""
@@ -126,6 +135,8 @@ class PartitionEvents:
             self._publication_ends.end(publication, published, now)
         if isinstance(event, Compacted):
             self._components.polls.relearn(partition)
+            if self._coordinators is not None:
+                self._coordinators.compacted(event.log)
         if partition.readers:
             self._components.stream_reads.wake(partition, now)
         self._components.polls.wake(partition, now)
@@ -143,6 +154,8 @@ class PartitionEvents:
         self._components.producer_snapshots.durable(partition)
         for publication, published in outcomes:
             self._publication_ends.end(publication, published, now)
+        if self._coordinators is not None:
+            self._coordinators.committed(partition, now)
 
     # Topics
 

@@ -43,7 +43,7 @@ class PublicationEnds:
                 self._state.stepwise.begin(None, notes, now)
         match purpose:
             case ForMove(batch):
-                components.dead_letter_mover.copied(batch, published.placed[0].refused, now)
+                components.dead_letter_mover.copied(batch, published.placed[0], now)
             case ForTick(batch):
                 components.tick_sender.appended(batch, published.placed[0].refused, now)
             case ForMarker() as purpose:

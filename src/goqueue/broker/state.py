@@ -39,6 +39,7 @@ from goqueue.model import (
     RequestId,
     Seek,
     Slice,
+    Write,
 )
 from goqueue.model.requests import Operation, Owner, ResourceType
 from goqueue.schedules import OnlyUtc, Schedule, Schedules, Zones
@@ -47,7 +48,7 @@ from goqueue.security import Access, SecurityRegistry, TenantMeter
 from goqueue.tracing import Tracer
 from goqueue.transactions import Producer, Transactions
 
-__all__ = ["Absence", "NodeState", "Tally", "lag_between"]
+__all__ = ["Absence", "NodeState", "ReadTokens", "Tally", "lag_between"]
 
 
 # No tenant has this id.
@@ -140,13 +141,29 @@ _DECIDED = frozenset(
 )
 
 
+class ReadTokens:
+    """Numbers of reads, each of them once."""
+
+    def __init__(self) -> None:
+        self._next = 1
+
+    def take(self) -> int:
+        token = self._next
+        self._next += 1
+        return token
+
+
 class NodeState:
-    """The node's memory."""
+    """The node's memory; `tokens` are shared with that of a coordinator on the same node."""
 
     # In a cluster: who leads what. None on a single node, which leads everything.
     cluster: ClusterGate | None = None
     # Whether commands were ever taken in this run.
     has_served = False
+    # In the memory of a coordinator: the epoch in which it leads its log. None elsewhere.
+    coordinator_epoch: int | None = None
+    # The key of a coordinator's receipts, in hexadecimal.
+    receipt_key: str | None = None
 
     def __init__(
         self,
@@ -157,6 +174,7 @@ class NodeState:
         *,
         acl_enabled: bool = False,
         audit: AuditConfig = NO_FACTS,
+        tokens: "ReadTokens | None" = None,
     ) -> None:
         self.node_id = node_id
         self.outbox = Outbox()
@@ -197,6 +215,8 @@ class NodeState:
         # Of partitions of topics that use several lanes, and that somebody polls.
         self.priority_indexes: dict[LogId, PriorityIndex] = {}
         self.next_move = 1
+        # Moves of a coordinator that are not decided: the topic and the partition they go to.
+        self.open_moves: dict[int, tuple[int, int]] = {}
         # While a backup takes hold of segments no log begins to remove any.
         self.holds_segments = False
         # Topics that were just restored: until then nothing of them is removed for its age.
@@ -207,7 +227,7 @@ class NodeState:
         # What was asked of the disk, and for what, by token.
         self.fetches: dict[int, FetchPurpose] = {}
         self.searches: dict[int, FindPurpose] = {}
-        self._next_token = 1
+        self.tokens = tokens or ReadTokens()
 
     def meter(self, name: str) -> TenantMeter:
         """The meter of the tenant that a topic or a group belongs to."""
@@ -273,20 +293,15 @@ class NodeState:
 
     def fetch(self, wanted: Slice, purpose: FetchPurpose, *, in_background: bool = False) -> None:
         """Read records; the node hands them to the component that the purpose belongs to."""
-        token = self._token()
+        token = self.tokens.take()
         self.fetches[token] = purpose
         self.outbox.append(Fetch(token=token, wanted=wanted, in_background=in_background))
 
     def find(self, seeks: list[Seek], purpose: FindPurpose) -> None:
         """Find an offset by time; the node hands it on in the same way."""
-        token = self._token()
+        token = self.tokens.take()
         self.searches[token] = purpose
         self.outbox.append(Find(token=token, seeks=tuple(seeks)))
-
-    def _token(self) -> int:
-        token = self._next_token
-        self._next_token += 1
-        return token
 
     def append(
         self, partition: Partition, batch: bytearray, now: Now, mark: BatchMark | None = None
@@ -302,12 +317,20 @@ class NodeState:
             leader.appended(appended.first, appended.next, batch, now.instant)
         return appended
 
-    def end_transaction(self, partition: Partition, marker: Marker, now: Now) -> Appended | None:
+    def end_transaction(
+        self, partition: Partition, marker: Marker, now: Now, *, is_forced: bool = False
+    ) -> Appended | None:
         """Append the marker of a transaction, unless the partition has it or needs none."""
-        appended = partition.log.end_transaction(marker, now)
+        leader = partition.leader
+        if leader is not None:
+            leader.begin_epoch(now)
+        appended = partition.log.end_transaction(marker, now, is_forced=is_forced)
         if appended is not None:
             self.outbox.extend(appended.effects)
             self.arm_flush(partition)
+            if leader is not None:
+                (write,) = (each for each in appended.effects if isinstance(each, Write))
+                leader.appended(appended.first, appended.next, write.data, now.instant)
         return appended
 
     def arm_flush(self, partition: Partition) -> None:
@@ -332,6 +355,8 @@ class NodeState:
         partition = self.partitions.get(log)
         if partition is None:
             return None
+        if self.coordinator_epoch is not None:
+            return self.coordinator_epoch
         # A standalone log has no leader epoch.
         return partition.log.replica.epoch or self.incarnation
 

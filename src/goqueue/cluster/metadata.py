@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 # How many group coordinators a cluster has; fixed when it is created.
-COORDINATORS = 16
+COORDINATORS = 1
 # The highest feature level that this version supports.
 FEATURE_LEVEL = 1
 

@@ -93,9 +93,14 @@ class Log(LogFacts):
         self._hold_stable()
         return appended
 
-    def end_transaction(self, marker: Marker, now: Now) -> Appended | None:
-        """Append the marker of a transaction; None if it wrote nothing here, or has one."""
-        if not self._producers.is_open(marker.producer, marker.transaction):
+    def end_transaction(
+        self, marker: Marker, now: Now, *, is_forced: bool = False
+    ) -> Appended | None:
+        """Append the marker of a transaction; None if it wrote nothing here, or has one.
+
+        With `is_forced` the marker is appended all the same.
+        """
+        if not is_forced and not self._producers.is_open(marker.producer, marker.transaction):
             return None
         appended = self._append(build([marker_of(marker)]), now)
         self._producers.end(

@@ -23,6 +23,7 @@ __all__ = [
     "ReportLogEnds",
     "ReportLostReplicas",
     "RequestIsrs",
+    "RequestTopic",
     "ResignLeaderships",
     "StreamMessage",
 ]
@@ -76,6 +77,17 @@ class ReportLogEnds(msgspec.Struct, frozen=True, array_like=True, tag=54, kw_onl
 
     broker_epoch: PeerCounter
     logs: tuple[tuple[PeerCounter, PeerCounter, PeerCounter, PeerCounter, PeerCounter], ...]
+
+
+class RequestTopic(msgspec.Struct, frozen=True, array_like=True, tag=55, kw_only=True):
+    """The sender, in this broker epoch, needs a topic that no client creates.
+
+    That is the log of the group coordinator, or the dead-letter topic of `origin`.
+    """
+
+    broker_epoch: PeerCounter
+    name: str
+    origin: PeerCounter = 0
 
 
 class LogSubscription(msgspec.Struct, frozen=True, array_like=True):
@@ -135,6 +147,11 @@ class LogsAdvanced(msgspec.Struct, frozen=True, array_like=True, tag=72, kw_only
 
 
 PartitionMessage = (
-    RequestIsrs | ResignLeaderships | AllocateProducerIds | ReportLostReplicas | ReportLogEnds
+    RequestIsrs
+    | ResignLeaderships
+    | AllocateProducerIds
+    | ReportLostReplicas
+    | ReportLogEnds
+    | RequestTopic
 )
 StreamMessage = LogsSubscribed | LogsAcknowledged | LogsAdvanced

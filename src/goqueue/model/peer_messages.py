@@ -37,6 +37,7 @@ from goqueue.model.partition_messages import (
     ReportLogEnds,
     ReportLostReplicas,
     RequestIsrs,
+    RequestTopic,
     ResignLeaderships,
     StreamMessage,
 )
@@ -129,6 +130,7 @@ PEER_MESSAGES: tuple[type[PeerMessage], ...] = (
     AllocateProducerIds,
     ReportLostReplicas,
     ReportLogEnds,
+    RequestTopic,
     ReplicaSubscribe,
     ReplicaAppend,
     ReplicaDiverged,

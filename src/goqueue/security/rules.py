@@ -41,6 +41,7 @@ from goqueue.model.requests import (
     AlterSchedule,
     AlterTenant,
     AlterTopic,
+    AppendCopies,
     AskVote,
     AuthorizeScrape,
     AwaitReply,
@@ -90,6 +91,7 @@ from goqueue.model.requests import (
     DescribeUsage,
     Drain,
     ElectLeader,
+    EndCopies,
     EndTransaction,
     Extend,
     FindDelayed,
@@ -213,6 +215,8 @@ _ClusterCommand = (
     | DescribeMetadata
     | HearNode
     | AskVote
+    | AppendCopies
+    | EndCopies
     | JoinCluster
     | LeaveCluster
     | ForgetBroker
@@ -528,6 +532,8 @@ def _rule_of_cluster(kind: type[_ClusterCommand | SecurityCommand]) -> Rule:
             RestoreBackup,
             HearNode,
             AskVote,
+            AppendCopies,
+            EndCopies,
             JoinCluster,
             LeaveCluster,
             ForgetBroker,

@@ -17,6 +17,7 @@ RELEASED = {
     52: "AllocateProducerIds",
     53: "ReportLostReplicas",
     54: "ReportLogEnds",
+    55: "RequestTopic",
     64: "ReplicaSubscribe",
     65: "ReplicaAppend",
     66: "ReplicaDiverged",

@@ -5,9 +5,15 @@ metadata log and replicates it (`LogLeader`, `LogFollower`), `BrokerStateJournal
 this broker knows, `Controller` decides while this broker leads, `ClusterReports` answers commands.
 """
 
-from goqueue.broker.cluster.cluster_config import ClusterConfig
+from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG, ClusterConfig
 from goqueue.broker.cluster.cluster_reports import ClusterReports
 from goqueue.broker.cluster.member import ClusterMember
 from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 
-__all__ = ["ClusterConfig", "ClusterMember", "ClusterReports", "QuorumMetadata"]
+__all__ = [
+    "COORDINATOR_LOG",
+    "ClusterConfig",
+    "ClusterMember",
+    "ClusterReports",
+    "QuorumMetadata",
+]

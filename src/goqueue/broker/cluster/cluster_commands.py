@@ -5,42 +5,71 @@ broker serves a command says the edge of the cluster.
 """
 
 from goqueue.model.requests import (
+    Ack,
     AlterTopic,
+    AppendCopies,
     AskVote,
     AuthorizeScrape,
     CheckClusterHealth,
     CheckHealth,
+    Command,
+    CommitOffsets,
+    CooperativeHeartbeat,
     CreateTopic,
+    DeleteGroup,
     DeleteRecords,
     DeleteTopic,
+    DescribeAssignment,
     DescribeCaller,
     DescribeCluster,
+    DescribeGroup,
+    DescribeLag,
     DescribeMetadata,
     DescribeNode,
+    DescribeOffsets,
     DescribePartitions,
+    DescribeRebalances,
+    DescribeReliability,
     DescribeTopic,
+    Drain,
     ElectLeader,
+    EndCopies,
+    Extend,
     ForgetBroker,
     HearNode,
+    Heartbeat,
     HeartbeatProducer,
     InitProducer,
+    Join,
     JoinCluster,
+    Leave,
     LeaveCluster,
+    ListGroups,
     ListTopics,
+    Nack,
+    Poll,
     Publish,
     Read,
+    Receive,
+    Redrive,
+    Reject,
+    Release,
+    ResetOffsets,
+    RevokePartitions,
     Watch,
 )
 
-__all__ = ["CLUSTER_COMMANDS", "REFUSAL"]
+__all__ = ["CLUSTER_COMMANDS", "COORDINATOR_COMMANDS", "REFUSAL"]
 
 REFUSAL = (
-    "this node is a member of a cluster, and a cluster of this version serves topics, publishing "
-    "and reading; use a single node for groups, queues, transactions, delays and keys"
+    "this node is a member of a cluster, and a cluster of this version serves topics, publishing, "
+    "reading and groups of streams; use a single node for queues, transactions, delays and keys"
 )
 
 CLUSTER_COMMANDS = frozenset(
     {
+        AppendCopies,
+        EndCopies,
         AlterTopic,
         AskVote,
         AuthorizeScrape,
@@ -68,3 +97,32 @@ CLUSTER_COMMANDS = frozenset(
         Watch,
     }
 )
+
+# What the coordinator of groups carries out, and whether a repetition does no harm: then it is sent
+# again when its outcome is not known.
+COORDINATOR_COMMANDS: dict[type[Command], bool] = {
+    Ack: True,
+    Extend: True,
+    Nack: False,
+    Poll: True,
+    Receive: True,
+    Reject: False,
+    Release: True,
+    CommitOffsets: True,
+    CooperativeHeartbeat: True,
+    DeleteGroup: False,
+    DescribeAssignment: True,
+    DescribeGroup: True,
+    DescribeLag: True,
+    DescribeOffsets: True,
+    DescribeRebalances: True,
+    Drain: True,
+    Heartbeat: True,
+    Join: False,
+    Leave: False,
+    ListGroups: True,
+    ResetOffsets: False,
+    RevokePartitions: False,
+    DescribeReliability: True,
+    Redrive: False,
+}

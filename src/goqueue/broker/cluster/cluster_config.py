@@ -6,9 +6,17 @@ from goqueue.cluster import BrokerAddresses, ElectionTimes, LivenessTimes, Voter
 from goqueue.model import MILLISECOND, LogId, LogSettings
 from goqueue.records import murmur3
 
-__all__ = ["METADATA_LOG", "METADATA_SETTINGS", "ClusterConfig", "JitterSource"]
+__all__ = [
+    "COORDINATOR_LOG",
+    "METADATA_LOG",
+    "METADATA_SETTINGS",
+    "ClusterConfig",
+    "JitterSource",
+]
 
 METADATA_LOG = LogId("__metadata", 0)
+# Whoever leads this partition coordinates groups: see `broker/coordinator`.
+COORDINATOR_LOG = LogId("__consumer_offsets", 0)
 
 METADATA_SETTINGS = LogSettings(
     retention_ns=None,

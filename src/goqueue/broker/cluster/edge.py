@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from goqueue.broker.cluster.cluster_commands import COORDINATOR_COMMANDS
+from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
 from goqueue.broker.cluster.forward_parts import (
     LIFTED_BY_METADATA,
     Gather,
@@ -72,6 +74,7 @@ from goqueue.model.requests import (
     Publish,
     Published,
     Read,
+    Reply,
     Watch,
 )
 from goqueue.records import walk
@@ -104,20 +107,25 @@ class ClusterEdge:
         ask: Callable[[Asked, Now], None],
         cancel: Callable[[RequestId], None],
         metrics: RequestMetrics,
+        answered: Callable[[RequestId, Reply | Refused, Now], bool],
     ) -> None:
-        """`ask` runs a command on this broker, `cancel` ends one whose caller is gone."""
+        """`ask` runs a command on this broker, `cancel` ends one whose caller is gone.
+
+        `answered` takes the answers to what the coordinator of this broker asked.
+        """
         self._state = state
         self._member = member
         self._publisher = publisher
         self._ask = ask
         # What others serve they count.
         self._metrics = metrics
+        self._answered = answered
         self.routes = Routes(
             state.node_id,
             image=lambda: None if member.metadata is None else member.metadata.image,
             controller=lambda: _controller_of(member),
         )
-        numbers = RequestNumbers()
+        numbers = self.numbers = RequestNumbers()
         self.forwarder = Forwarder(state, self.routes, numbers)
         self.server = ForwardServer(state, self.routes, numbers, ask, cancel)
         self.look_ups = TopicLookUps(self.forwarder, self.routes, numbers, state)
@@ -132,6 +140,8 @@ class ClusterEdge:
         edge = dict(here)
         for command in _OF_CONTROLLER:
             edge[command] = self._by_controller(here[command])
+        for kind, is_repeatable in COORDINATOR_COMMANDS.items():
+            edge[kind] = self._by_coordinator(here[kind], is_repeatable=is_repeatable)
         handle: dict[type, Callable[[RequestId, Command, Now, Handler], None]] = {
             Read: self._read,
             Watch: self._watch,
@@ -175,6 +185,18 @@ class ClusterEdge:
                 else:
                     return
             self._forward_one(request, command, None, now, is_repeatable=False)
+
+        return handle
+
+    def _by_coordinator(self, here: Handler, *, is_repeatable: bool) -> Handler:
+        def handle(request: RequestId, command: Command, now: Now) -> None:
+            self._check_joined()
+            is_here = self._leads(COORDINATOR_LOG) or self.routes.partition(COORDINATOR_LOG) is None
+            # Where there is no coordinator yet, this broker asks for one and waits.
+            if not (is_here and self._run_here(here, request, command, now)):
+                self._forward_one(
+                    request, command, COORDINATOR_LOG, now, is_repeatable=is_repeatable
+                )
 
         return handle
 
@@ -507,8 +529,12 @@ class ClusterEdge:
 
     def _take_answer(self, effect: Answer, now: Now) -> None:
         request, reply = effect.request, effect.reply
-        is_taken = self.forwarder.take_answer(request, reply, now)
-        if not is_taken and not self.look_ups.take_answer(request, reply, now):
+        is_taken = (
+            self.forwarder.take_answer(request, reply, now)
+            or self.look_ups.take_answer(request, reply, now)
+            or self._answered(request, reply, now)
+        )
+        if not is_taken:
             self.server.take_answer(request, reply)
 
 

@@ -1,37 +1,82 @@
 """Commands and replies on their way between brokers: their numbers, and their bytes.
 
-A command or a reply is a JSON object with the names of its fields: a broker of the next
-version may add fields with defaults, and this one ignores them. Numbers are never used again.
+A command or a reply is an object with the names of its fields, in JSON or MessagePack: a broker of
+the next version may add fields with defaults, and this one ignores them. Numbers are never used
+again.
 
 What is too large for a frame goes ahead of its message in pieces; `ChunkBuffer` puts them together.
 Invariant: what one peer keeps here is bounded, however many pieces it sends and never ends.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from goqueue.model import Code, Facts, ForwardChunk, Refused
 from goqueue.model.requests import (
+    Ack,
+    Acked,
     AlterTopic,
+    AppendCopies,
+    Beat,
     ClusterJoined,
     Command,
+    CommitOffsets,
+    CooperativeBeat,
+    CooperativeHeartbeat,
     CreateTopic,
+    DeleteGroup,
     DeleteRecords,
     DeleteTopic,
+    DescribeAssignment,
+    DescribeGroup,
+    DescribeLag,
+    DescribeOffsets,
     DescribePartitions,
+    DescribeRebalances,
+    DescribeReliability,
     Done,
+    Drain,
     ElectLeader,
+    EndCopies,
+    Extend,
+    Extended,
     ForgetBroker,
+    GroupDescription,
+    GroupList,
+    Heartbeat,
+    Join,
+    Joined,
+    Lag,
     LeaderElected,
+    Leased,
+    Leave,
     LeaveCluster,
+    ListGroups,
+    MemberAssignment,
+    Nack,
+    Offsets,
     PartitionList,
+    Poll,
+    PositionsReset,
     Published,
     Read,
+    Rebalances,
+    Receive,
     Records,
     RecordsDeleted,
+    Redrive,
+    Redriven,
+    Reject,
+    Release,
+    Released,
+    Reliability,
     Reply,
+    ResetOffsets,
+    Returned,
+    RevocationConfirmed,
+    RevokePartitions,
     TopicDescription,
     Watch,
     Watched,
@@ -50,6 +95,7 @@ __all__ = [
 ]
 
 Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 COMMAND_KINDS: Final[dict[int, type[Command]]] = {
     1: CreateTopic,
@@ -62,6 +108,32 @@ COMMAND_KINDS: Final[dict[int, type[Command]]] = {
     8: LeaveCluster,
     9: ForgetBroker,
     10: ElectLeader,
+    20: Join,
+    21: Heartbeat,
+    22: CooperativeHeartbeat,
+    23: RevokePartitions,
+    24: DescribeAssignment,
+    25: DescribeRebalances,
+    26: Drain,
+    27: Leave,
+    28: ListGroups,
+    29: DescribeGroup,
+    30: DeleteGroup,
+    31: CommitOffsets,
+    32: DescribeOffsets,
+    33: ResetOffsets,
+    34: DescribeLag,
+    35: Poll,
+    36: Receive,
+    37: Ack,
+    38: Nack,
+    39: Reject,
+    40: Release,
+    41: Extend,
+    42: AppendCopies,
+    43: EndCopies,
+    44: Redrive,
+    45: DescribeReliability,
 }
 REPLY_KINDS: Final[dict[int, type[Reply]]] = {
     1: Done,
@@ -73,12 +145,47 @@ REPLY_KINDS: Final[dict[int, type[Reply]]] = {
     7: Published,
     8: ClusterJoined,
     9: LeaderElected,
+    20: Joined,
+    21: Beat,
+    22: CooperativeBeat,
+    23: RevocationConfirmed,
+    24: MemberAssignment,
+    25: Rebalances,
+    26: GroupList,
+    27: GroupDescription,
+    28: Offsets,
+    29: PositionsReset,
+    30: Lag,
+    31: Leased,
+    32: Acked,
+    33: Returned,
+    34: Released,
+    35: Extended,
+    36: Redriven,
+    37: Reliability,
 }
+# Keys of their maps are partitions, which JSON cannot write. The others hold numbers of traces,
+# which are too large for MessagePack.
+_IN_MSGPACK: Final[frozenset[type]] = frozenset({CommitOffsets, Offsets})
 _COMMAND_NUMBERS = {kind: number for number, kind in COMMAND_KINDS.items()}
 _REPLY_NUMBERS = {kind: number for number, kind in REPLY_KINDS.items()}
-_COMMANDS = {number: msgspec.json.Decoder(kind) for number, kind in COMMAND_KINDS.items()}
-_REPLIES = {number: msgspec.json.Decoder(kind) for number, kind in REPLY_KINDS.items()}
-_encoder = msgspec.json.Encoder()
+_Encoder = msgspec.json.Encoder | msgspec.msgpack.Encoder
+_encoders: tuple[_Encoder, _Encoder] = (msgspec.json.Encoder(), msgspec.msgpack.Encoder())
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T] | msgspec.msgpack.Decoder[T]:
+    return msgspec.msgpack.Decoder(kind) if kind in _IN_MSGPACK else msgspec.json.Decoder(kind)
+
+
+def _encode(message: Command | Reply) -> bytes:
+    return _encoders[type(message) in _IN_MSGPACK].encode(message)
+
+
+_SIZES = msgspec.msgpack.Encoder()
+# How long the records of each partition are, and the records.
+_LEASED_ATTACHMENTS = 2
+_COMMANDS = {number: _decoder(kind) for number, kind in COMMAND_KINDS.items()}
+_REPLIES = {number: _decoder(kind) for number, kind in REPLY_KINDS.items()}
 
 # Attachments above this go ahead of their message, in pieces of at most this size.
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -87,9 +194,13 @@ _CHUNKED_REQUESTS_MAX = 64
 _ATTACHMENTS_MAX = 256
 
 
-def encode_command(command: Command) -> tuple[int, bytes]:
-    """The number of a command's kind, and its bytes."""
-    return _COMMAND_NUMBERS[type(command)], _encoder.encode(command)
+def encode_command(command: Command) -> tuple[int, tuple[Buffer, ...]]:
+    """The number of a command's kind, and what is attached: the command, then its records."""
+    number = _COMMAND_NUMBERS[type(command)]
+    if isinstance(command, AppendCopies):
+        bare = msgspec.structs.replace(command, batch=b"")
+        return number, (_encode(bare), command.batch)
+    return number, (_encode(command),)
 
 
 def decode_command(kind: int, data: Sequence[Buffer]) -> Command:
@@ -98,9 +209,12 @@ def decode_command(kind: int, data: Sequence[Buffer]) -> Command:
     if decoder is None or not data:
         raise Refused(Code.BROKER_UNAVAILABLE, reason="the nodes run different versions")
     try:
-        return decoder.decode(data[0])
+        command = decoder.decode(data[0])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(Code.REQUEST_INVALID, reason=f"a node sent no command: {error}") from error
+    if isinstance(command, AppendCopies):
+        return msgspec.structs.replace(command, batch=b"".join(data[1:]))
+    return command
 
 
 def encode_reply(reply: Reply) -> tuple[int, tuple[Buffer, ...]]:
@@ -108,8 +222,10 @@ def encode_reply(reply: Reply) -> tuple[int, tuple[Buffer, ...]]:
     kind = _REPLY_NUMBERS[type(reply)]
     if isinstance(reply, Records):
         bare = msgspec.structs.replace(reply, data=())
-        return kind, (_encoder.encode(bare), *reply.data)
-    return kind, (_encoder.encode(reply),)
+        return kind, (_encode(bare), *reply.data)
+    if isinstance(reply, Leased):
+        return kind, _encode_leased(reply)
+    return kind, (_encode(reply),)
 
 
 def decode_reply(kind: int, data: Sequence[Buffer]) -> Reply:
@@ -123,7 +239,49 @@ def decode_reply(kind: int, data: Sequence[Buffer]) -> Reply:
         raise Refused(Code.REPLICATION_FAILED, reason=f"a node sent no reply: {error}") from error
     if isinstance(reply, Records):
         return msgspec.structs.replace(reply, data=tuple(map(memoryview, data[1:])))
+    if isinstance(reply, Leased):
+        return _with_records(reply, data[1:])
     return reply
+
+
+def _encode_leased(leased: Leased) -> tuple[Buffer, ...]:
+    """Leases without their records, and the records of all partitions one after the other."""
+    sizes = [sum(map(len, each.data)) for each in leased.partitions]
+    bare = [
+        msgspec.structs.replace(
+            each,
+            data=(),
+            leases=tuple(
+                msgspec.structs.replace(run, offsets=list(run.offsets)) for run in each.leases
+            ),
+        )
+        for each in leased.partitions
+    ]
+    body = _encode(msgspec.structs.replace(leased, partitions=tuple(bare)))
+    records = b"".join(piece for each in leased.partitions for piece in each.data)
+    return body, _SIZES.encode(sizes), records
+
+
+def _with_records(leased: Leased, data: Sequence[Buffer]) -> Leased:
+    """Leases with their records; raises Refused if a peer sent others than it said."""
+    refusal = Refused(Code.REPLICATION_FAILED, reason="a node sent no leases")
+    if len(data) != _LEASED_ATTACHMENTS:
+        raise refusal
+    try:
+        sizes = msgspec.msgpack.decode(data[0], type=list[int])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise refusal from error
+    records = memoryview(data[1])
+    is_whole = len(sizes) == len(leased.partitions) and sum(sizes) == len(records)
+    if not is_whole or min(sizes, default=0) < 0:
+        raise refusal
+    partitions = []
+    start = 0
+    for each, size in zip(leased.partitions, sizes, strict=True):
+        piece = records[start : start + size]
+        partitions.append(msgspec.structs.replace(each, data=(piece,)))
+        start += size
+    return msgspec.structs.replace(leased, partitions=tuple(partitions))
 
 
 _CODES = {code.value: code for code in Code}

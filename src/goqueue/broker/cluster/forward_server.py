@@ -22,6 +22,7 @@ from goqueue.broker.cluster.forward_codec import (
 from goqueue.broker.cluster.forwarder import RequestNumbers
 from goqueue.broker.cluster.routes import Routes
 from goqueue.broker.disk_reads import ForwardFetch
+from goqueue.broker.groups.leases import fill
 from goqueue.broker.state import NodeState
 from goqueue.model import (
     LOCAL,
@@ -42,6 +43,7 @@ from goqueue.model import (
     RequestId,
     Send,
     Serve,
+    Slice,
 )
 from goqueue.model.requests import Command, Publish, Records, Reply
 from goqueue.records import Corrupt, verify
@@ -61,10 +63,19 @@ class _Served(msgspec.Struct):
     number: int
     command: Command
     caller: Caller
-    # Of a reply with records: those that were read, in their places.
-    reply: Records | None = None
-    pieces: list[memoryview | None] = []
+    # Of a reply with records: how it is filled, and what was read; None: it cannot be read.
+    effect: Serve | None = None
+    read: dict[Slice, memoryview | None] = {}
+    awaited: dict[Slice, None] = {}
     is_retried: bool = False
+
+
+class _NotRead(Exception):
+    """A reply needs records that were not read yet."""
+
+    def __init__(self, wanted: Slice) -> None:
+        super().__init__()
+        self.wanted = wanted
 
 
 class ForwardServer:
@@ -187,47 +198,65 @@ class ForwardServer:
         served = self._served.get(effect.request)
         if served is None:
             return False
-        assert isinstance(effect.reply, Records), "only reads are forwarded"
-        served.reply = effect.reply
-        run = effect.runs[0]
-        served.pieces = [each.data if isinstance(each, FetchedSlice) else None for each in run]
-        for place, each in enumerate(run):
-            if not isinstance(each, FetchedSlice):
-                self._state.fetch(each, ForwardFetch(effect.request, place))
-        if None not in served.pieces:
-            self._served_all(effect.request, served)
+        served.effect, served.read, served.awaited = effect, {}, {}
+        for run in effect.runs:
+            for each in run:
+                if not isinstance(each, FetchedSlice):
+                    self._fetch(effect.request, served, each)
+        if not served.awaited:
+            self._fill(effect.request, served)
         return True
 
-    def fetched(self, purpose: ForwardFetch, data: memoryview | None, now: Now) -> Records | None:
+    def _fetch(self, request: RequestId, served: _Served, wanted: Slice) -> None:
+        served.awaited[wanted] = None
+        self._state.fetch(wanted, ForwardFetch(request, wanted))
+
+    def fetched(self, purpose: ForwardFetch, data: memoryview | None, now: Now) -> Reply | None:
         """Records of a reply were read; the whole reply, if these were the last of it."""
         served = self._served.get(purpose.request)
-        if served is None or served.reply is None:
+        if served is None or purpose.wanted not in served.awaited:
             return None
-        if data is None:
+        del served.awaited[purpose.wanted]
+        assert served.effect is not None
+        served.read[purpose.wanted] = data
+        if data is None and isinstance(served.effect.reply, Records):
             self._read_again(purpose.request, served, now)
             return None
-        served.pieces[purpose.place] = data
-        if None in served.pieces:
+        return None if served.awaited else self._fill(purpose.request, served)
+
+    def _fill(self, request: RequestId, served: _Served) -> Reply | None:
+        """Put the records into the reply; None if more has to be read first."""
+        assert served.effect is not None
+
+        def read(wanted: Slice) -> memoryview:
+            if wanted not in served.read:
+                raise _NotRead(wanted)
+            data = served.read[wanted]
+            if data is None:
+                raise Refused(Code.RECORDS_DAMAGED)
+            return data
+
+        try:
+            reply = fill(served.effect, read)
+        except _NotRead as missing:
+            self._fetch(request, served, missing.wanted)
             return None
-        return self._served_all(purpose.request, served)
+        except Refused as refused:
+            self.take_answer(request, refused)
+            return None
+        self._forget(request)
+        self._reply(served, reply)
+        return reply
 
     def _read_again(self, request: RequestId, served: _Served, now: Now) -> None:
         """The disk reported damage since: the log knows by now what it cannot read."""
-        served.reply = None
+        served.effect, served.awaited = None, {}
         if served.is_retried:
             reason = "the log cannot be read now"
             self.take_answer(request, Refused(Code.BROKER_UNAVAILABLE, reason=reason))
             return
         served.is_retried = True
         self._ask(Asked(request=request, command=served.command, caller=served.caller), now)
-
-    def _served_all(self, request: RequestId, served: _Served) -> Records:
-        assert served.reply is not None
-        pieces = tuple(each for each in served.pieces if each is not None)
-        reply = msgspec.structs.replace(served.reply, data=pieces)
-        self._forget(request)
-        self._reply(served, reply)
-        return reply
 
     def _reply(self, served: _Served, reply: Reply) -> None:
         kind, attached = encode_reply(reply)

@@ -64,7 +64,16 @@ from goqueue.model import (
     RequestId,
     Send,
 )
-from goqueue.model.requests import Command, Publish, Published, Read, Watch
+from goqueue.model.requests import (
+    Command,
+    CooperativeHeartbeat,
+    Poll,
+    Publish,
+    Published,
+    Read,
+    Receive,
+    Watch,
+)
 
 __all__ = ["Forwarder"]
 
@@ -80,7 +89,8 @@ _PASS_NS = SECOND
 _WAIT_PASS_NS = 10 * MILLISECOND
 
 
-# Runs a command on this broker, as it was asked, without forwarding it.
+_WAITS = Read | Watch | CooperativeHeartbeat | Poll | Receive
+
 AskHere = Callable[[Asked, Now], None]
 
 
@@ -161,11 +171,10 @@ class Forwarder:
     def cancel(self, request: RequestId, *, is_gone: bool = False) -> bool:
         """The caller is gone, or may not wait any longer. False if the request is not ours."""
         found = self._requests.get(request)
-        if found is None:
-            return False
-        assert is_gone, "forwarded requests have no deadline of their own here"
-        self._end(found)
-        return True
+        if found is not None:
+            assert is_gone, "forwarded requests have no deadline of their own here"
+            self._end(found)
+        return found is not None
 
     def end_all(self) -> None:
         """This broker stops: whatever has no answer gets one.
@@ -221,16 +230,16 @@ class Forwarder:
     def _forward(self, part: Part, target: str, now: Now) -> None:
         number = part.number = self._numbers.take()
         part.broker, part.incarnation = target, self._links[target][0]
-        wait_ns = part.command.wait_ns if isinstance(part.command, Read | Watch) else 0
-        part.reply_by = Instant(now.instant + wait_ns + _REPLY_NS)
+        part.reply_by = Instant(now.instant + self._patience(part) + _REPLY_NS)
         self._in_flight[number] = part
         caller, version = part.request.caller, self._routes.version
         if part.slices is None:
-            kind, body = encode_command(part.command)
+            kind, attached = encode_command(part.command)
             message = ForwardCommand(number=number, kind=kind, version=version, caller=caller)
-            self._state.outbox.append(
-                Send(broker=target, message=message, data=(body,), lane=PeerLane.FORWARDING)
-            )
+            chunks, data = split_attachments(number, attached, is_reply=False)
+            for chunk, piece in chunks:
+                self._send(target, chunk, piece)
+            self._send(target, message, *data)
         else:
             self._send_part(part, number, target)
         self._arm(now, _PASS_NS)
@@ -359,7 +368,7 @@ class Forwarder:
     # Outcomes
 
     def run_here(self, ask: AskHere, now: Now) -> bool:
-        """Run the parts that this broker serves; whether there were any.
+        """Run the parts that this broker serves with `ask`; whether there were any.
 
         Called when no other command is being handled.
         """
@@ -515,7 +524,7 @@ class Forwarder:
             self._pause(part, now)
 
     def _patience(self, part: Part) -> int:
-        return part.command.wait_ns if isinstance(part.command, Read | Watch) else 0
+        return part.command.wait_ns if isinstance(part.command, _WAITS) else 0
 
     def _decide(self, part: Part, outcome: Outcome) -> None:
         request = part.request

@@ -52,6 +52,8 @@ class ImageFollower:
         self._producers = producers
         # Topics that are gone, with what was open of them: the node forgets the rest.
         self._removed: list[tuple[TopicStated, list[Partition]]] = []
+        # Topics that are new.
+        self._opened: list[str] = []
 
     def follow(
         self,
@@ -103,6 +105,7 @@ class ImageFollower:
         if is_new:
             made = TopicCreated(topic=stated.name, partitions=stated.partitions)
             self._state.outbox.append(Report(report=made))
+            self._opened.append(stated.name)
             return
         settings = catalog.log_settings(topic)
         for log in topic.logs:
@@ -130,6 +133,11 @@ class ImageFollower:
             self._state_topic(stated, image)
             self._replicas.host(stated.number)
         self._replicas.look_at_all()
+
+    def take_opened(self) -> list[str]:
+        """The topics that are new since the last call."""
+        opened, self._opened = self._opened, []
+        return opened
 
     def take_removed(self) -> list[tuple[TopicStated, list[Partition]]]:
         """The topics that are gone since the last call, with the logs that were open here."""

@@ -132,9 +132,9 @@ class ClusterMember:
         self._reports = MemberReports(state)
         # When this broker last said that it runs.
         self.ticked_at = Instant(0)
-        self._line = ControllerLine(state)
-        self.replicas = Replicas(state, self._line.ask, config.catch_up_bytes_per_second)
-        self.producers = ClusterProducers(state, self._line.ask)
+        self.line = ControllerLine(state)
+        self.replicas = Replicas(state, self.line.ask, config.catch_up_bytes_per_second)
+        self.producers = ClusterProducers(state, self.line.ask)
         self.image_follower = ImageFollower(state, self.replicas, self.producers)
         state.cluster = self
         state.catalog.copies_max = BROKERS_MAX
@@ -269,7 +269,7 @@ class ClusterMember:
         )
         self._records = []
         self._controller = Controller(self._state, self._metadata, self._liveness)
-        self._line.connect(self._metadata, self._controller.partitions)
+        self.line.connect(self._metadata, self._controller.partitions)
         self.replicas.ends.connect(own)
         self._entered = own.state.cluster_id
         if not self._entered:
@@ -378,7 +378,7 @@ class ClusterMember:
             case _:
                 # The edge of the cluster has what is forwarded.
                 if isinstance(message, PartitionMessage):
-                    self._line.want(event.broker, message)
+                    self.line.want(event.broker, message)
                 elif isinstance(message, ReplicaMessage):
                     metadata.handle_replica(sender, message, event.data, now)
 
@@ -536,7 +536,7 @@ class ClusterMember:
         if not self._has_news:
             self.replicas.finish_turn(now)
             self._state.alarms.bring_forward(Errand.CLUSTER, self.replicas.next_deadline())
-            if not self._line.take_news():
+            if not self.line.take_news():
                 return
         if self._bootstrap is not None:
             self._decide_bootstrap(self._bootstrap, metadata, now)

@@ -24,6 +24,7 @@ from typing import assert_never
 
 import msgspec
 
+from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
 from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.cluster.unsure_elections import UnsureElections
 from goqueue.broker.state import NodeState
@@ -61,6 +62,7 @@ from goqueue.model import (
     ReportLostReplicas,
     RequestId,
     RequestIsrs,
+    RequestTopic,
     ResignLeaderships,
     Timestamp,
 )
@@ -84,6 +86,7 @@ PRODUCER_IDS = 1_000
 # So many wishes of leaders, and elections, are in one record.
 _WISHES_MAX = 4_096
 _ELECTIONS_MAX = 4_096
+_COORDINATOR_COPIES = 3
 
 TopicCommand = CreateTopic | AlterTopic | DeleteTopic
 
@@ -112,6 +115,10 @@ class PartitionController:
         # What brokers lost, in which epoch of theirs.
         self._lost: dict[str, tuple[int, dict[tuple[int, int], None]]] = {}
         self._unsure = UnsureElections()
+        # Whether a client wants a group while there is no coordinator.
+        self._wants_coordinator = False
+        # By the name of a dead-letter topic that is missing, whose letters are to go there.
+        self._wanted_dead_letters: dict[str, int] = {}
         # With what the last look for partitions without a leader found nothing to do.
         self._settled: tuple[int, frozenset[str]] | None = None
 
@@ -172,6 +179,11 @@ class PartitionController:
                 self._report_lost(sender, message)
             case ReportLogEnds():
                 self._unsure.receive(sender, message, self._metadata.image)
+            case RequestTopic(name=name):
+                if name == COORDINATOR_LOG.topic:
+                    self._wants_coordinator = True
+                elif len(self._wanted_dead_letters) < _REQUESTS_MAX:
+                    self._wanted_dead_letters[name] = message.origin
             case _:
                 assert_never(message)
 
@@ -224,6 +236,8 @@ class PartitionController:
         self._wanting_ids.clear()
         self._lost.clear()
         self._unsure.clear()
+        self._wants_coordinator = False
+        self._wanted_dead_letters.clear()
         self._settled = None
 
     # Decisions
@@ -243,8 +257,70 @@ class PartitionController:
             *self._change_isrs(brokers),
             *self._elect_unclean(live, answers),
             *self._allocate_ids(brokers),
-            *self._change_topics(live, answers, now),
+            *(
+                self._create_coordinator(live, now)
+                or self._create_dead_letters(live, now)
+                or self._change_topics(live, answers, now)
+            ),
         ]
+
+    def _create_dead_letters(self, live: frozenset[str], now: Now) -> list[MetadataChange]:
+        """Create dead-letter topics that are missing, with as many copies as their origins have.
+
+        One that needs more brokers than are there is asked for again.
+        """
+        image, catalog = self._metadata.image, self._state.catalog
+        wanted, self._wanted_dead_letters = self._wanted_dead_letters, {}
+        changes: list[MetadataChange] = []
+        number = image.table.next_topic
+        for name, origin_number in wanted.items():
+            origin = catalog.numbered(origin_number)
+            if origin is None or image.topic(name) is not None:
+                continue
+            copies = origin.config.replication_factor
+            if copies > len(live):
+                continue
+            stated = catalog.create_dead_letters(origin, name, now)
+            config = msgspec.structs.replace(
+                stated.config,
+                replication_factor=copies,
+                min_insync_replicas=origin.config.min_insync_replicas,
+            )
+            stated = msgspec.structs.replace(
+                stated, number=number, config=config, has_delays=True, has_lanes=True
+            )
+            racks = {broker: self._rack(broker) for broker in sorted(live)}
+            placed = assign_replicas(number, stated.partitions, copies, racks)
+            changes += [stated, PartitionsAssigned(topic=number, partitions=placed)]
+            number += 1
+        return changes
+
+    def _create_coordinator(self, live: frozenset[str], now: Now) -> list[MetadataChange]:
+        """Create the log of the coordinator, when all brokers that should keep it are there.
+
+        Its copies cannot be added to later.
+        """
+        image, name = self._metadata.image, COORDINATOR_LOG.topic
+        if not self._wants_coordinator or image.topic(name) is not None:
+            self._wants_coordinator = False
+            return []
+        copies = min(_COORDINATOR_COPIES, 1 + len(self._metadata.config.peers))
+        if len(live) < copies:
+            return []
+        self._wants_coordinator = False
+        config = TopicConfig(
+            replication_factor=copies,
+            min_insync_replicas=min(2, copies),
+            retention_hours=-1,
+            dead_letter_topic=name,
+        )
+        number = image.table.next_topic
+        stated = TopicStated(
+            name=name, number=number, partitions=1, config=config, created_at=now.wall
+        )
+        racks = {broker: self._rack(broker) for broker in sorted(live)}
+        placed = assign_replicas(number, 1, copies, racks)
+        return [stated, PartitionsAssigned(topic=number, partitions=placed)]
 
     def _lose(self, brokers: Sequence[MetadataChange]) -> list[MetadataChange]:
         """Remove brokers from ISRs whose copies lack what they had confirmed."""

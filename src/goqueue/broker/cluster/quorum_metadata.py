@@ -123,7 +123,7 @@ class QuorumMetadata:
         now: Now,
     ) -> None:
         self._state = state
-        self._config = config
+        self.config = config
         me = self._me = config.voter(state.node_id)
         self._log = log
         self._broker_state = broker_state
@@ -193,7 +193,7 @@ class QuorumMetadata:
     @property
     def wants_statement(self) -> bool:
         """Whether the log should begin anew with the image."""
-        return self._log.size - self._stated_size >= self._config.restate_bytes
+        return self._log.size - self._stated_size >= self.config.restate_bytes
 
     @property
     def refusal(self) -> str | None:
@@ -479,7 +479,7 @@ class QuorumMetadata:
             self._handle(TimerFired(), now)
         due = self._heartbeat_at
         if self._leader is not None and due is not None and now.instant >= due:
-            self._heartbeat_at = Instant(now.instant + self._config.leader_heartbeat_ns)
+            self._heartbeat_at = Instant(now.instant + self.config.leader_heartbeat_ns)
             self._send_heartbeats(now.instant)
         self._advance(now)
 

@@ -30,20 +30,20 @@ from goqueue.broker.groups.dead_letters import (
     Move,
     Route,
     copy_of,
+    failed_target,
     located,
     places_of,
     report_of,
 )
 from goqueue.broker.groups.move_queue import MoveBatch, MoveQueue, StalledRoutes
 from goqueue.broker.groups.polls import Polls
-from goqueue.broker.journal import Journal
-from goqueue.broker.journal_changes import Change, Settled, fold
+from goqueue.broker.journal_changes import Settled, fold
 from goqueue.broker.outbox import CarryOver
 from goqueue.broker.partitions import ForMove, Partition, Publication
 from goqueue.broker.state import NodeState
-from goqueue.broker.topics import Topics
 from goqueue.broker.trace_recorder import trace_header
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
+from goqueue.broker.transactions.copies import Copies
 from goqueue.broker.turns import Errand
 from goqueue.groups import Group
 from goqueue.log import BatchMark
@@ -58,7 +58,7 @@ from goqueue.model import (
     RequestId,
     TransactionKey,
 )
-from goqueue.model.requests import Returned
+from goqueue.model.requests import Placed, Returned
 from goqueue.records import walk
 from goqueue.tracing import Kind
 from goqueue.transactions import Outcome
@@ -78,13 +78,14 @@ class DeadLetterMover:
     def __init__(
         self,
         state: NodeState,
-        topics: Topics,
+        copies: Copies,
         polls: Polls,
         coordinator: TransactionCoordinator,
     ) -> None:
         self._state = state
         self._coordinator = coordinator
-        self._ends = DeadLetterEnds(state, topics)
+        self._copies = copies
+        self._ends = DeadLetterEnds(state, copies)
         self._polls = polls
         self._queues: dict[Route, MoveQueue] = {}
         # The routes that may go on, each behind those that had to wait longer.
@@ -237,7 +238,7 @@ class DeadLetterMover:
                 self._stall(route, now)
             return
         if target.log.failure is not None:
-            self._target_failed(route, _failed(target), now)
+            self._target_failed(route, failed_target(target), now)
             return
         topic = self._state.catalog.find(target.log_id.topic)
         if not topic.may_mark:
@@ -298,7 +299,7 @@ class DeadLetterMover:
                 return
             # Damaged or retired since: there is nothing left to move.
             gone = batch.moves.pop(0)
-            self._journal_of(batch.route).note(self._settle(batch.route, [gone], now))
+            self._ends.journal(batch.route).note(self._settle(batch.route, [gone], now))
             self._end([gone], is_moved=False)
 
     def records_fetched(self, purpose: MoveFetch, data: memoryview | None, now: Now) -> None:
@@ -317,7 +318,7 @@ class DeadLetterMover:
         self._queue_of(batch.route).put_back(late)
         self._make_ready(batch.route)
         if gone:
-            self._journal_of(batch.route).note(self._settle(batch.route, gone, now))
+            self._ends.journal(batch.route).note(self._settle(batch.route, gone, now))
             self._end(gone, is_moved=False)
         if not batch.moves:
             self._forget(purpose.batch)
@@ -354,46 +355,44 @@ class DeadLetterMover:
             at=now.wall,
         )
         has_lanes = any(priority != Priority.NORMAL for priority in walk(copies).priorities)
+        publication = Publication(None, [], 1, now.wall, purpose=ForMove(number))
         try:
-            appended = self._state.append(target, copies, now, mark)
+            self._copies.append(target, copies, mark, publication, now)
         except Refused as refused:
             self._retry(number, now, refused.code)
             return
-        batch.target, batch.first, batch.contexts = target.log_id, appended.first, contexts
+        batch.target, batch.contexts = target.log_id, contexts
         topic = self._state.catalog.get(batch.route.target)
         if topic is not None and has_lanes:
             self._state.record_lanes(topic)
-        publication = Publication(None, [], 1, now.wall, purpose=ForMove(number))
-        target.expect(appended.first, appended.next, publication)
 
     # Deciding
 
-    def copied(self, number: int, refused: Code | None, now: Now) -> None:
+    def copied(self, number: int, placed: Placed, now: Now) -> None:
         """The copies are committed, or were taken back by the disk."""
         batch = self._batches[number]
         route = batch.route
         target = self._ends.target(route, now)
-        if refused is not None or target is None:
-            self._retry(number, now, refused)
+        if placed.refused is not None or target is None:
+            self._abort(number, route)
+            self._retry(number, now, placed.refused)
             return
+        batch.first = placed.first
         self._state.budget.spend(len(batch.moves))
         topic = self._state.catalog.find(target.log_id.topic)
         if self._ends.source(route) is not None:
             batch.outcome = Outcome.COMMITTED
         settled = self._settle(route, batch.moves, now)
         place = (topic.number, target.log_id.partition)
-        journal = self._journal_of(route)
+        journal = self._ends.journal(route)
         self._coordinator.decide_move(number, batch.outcome, place, journal, settled)
 
-    def _journal_of(self, route: Route) -> Journal[Change]:
-        """Where a move is decided: beside the partition that its messages leave.
-
-        If that is gone, beside the one that has the copies, which do not count then.
-        """
-        topic = self._state.catalog.numbered(route.topic)
-        if topic is None:
-            return self._state.journals.of_partition(LogId(route.target, route.target_partition))
-        return self._state.journals.of_partition(LogId(topic.name, route.partition))
+    def _abort(self, number: int, route: Route) -> None:
+        """Where others lead it is not known whether the copies are there: they never count."""
+        place = self._state.open_moves.get(number)
+        if place is not None:
+            journal = self._ends.journal(route)
+            self._coordinator.decide_move(number, Outcome.ABORTED, place, journal, [])
 
     def _settle(self, route: Route, moves: list[Move], now: Now) -> list[Settled]:
         """Settle the messages, unless their position was reset; what the journal is to say."""
@@ -488,7 +487,7 @@ class DeadLetterMover:
         told = self._moved if is_moved else self._unmoved
         for move in moves:
             if move.answer is not None:
-                self._journal_of(move.route).note([], [move.answer])
+                self._ends.journal(move.route).note([], [move.answer])
             if move.redrive is not None:
                 told[move.redrive] = told.get(move.redrive, 0) + 1
 
@@ -591,9 +590,3 @@ class DeadLetterMover:
         self._stalled.remove(route)
         if route in self._queues:
             self._make_ready(route)
-
-
-def _failed(target: Partition) -> Refused:
-    log = target.log_id
-    reason = target.log.failure or ""
-    return Refused(Code.STORAGE_FAILED, topic=log.topic, partition=log.partition, reason=reason)

@@ -14,9 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from goqueue.broker.delayed.delay_log import OF_THE_LOG
+from goqueue.broker.journal import Journal
+from goqueue.broker.journal_changes import Change
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.broker.topics import Topics
+from goqueue.broker.transactions.copies import Copies
 from goqueue.delivery import Position
 from goqueue.model import (
     CODEC_HEADER,
@@ -25,12 +27,14 @@ from goqueue.model import (
     REDRIVEN_HEADER,
     TRACEPARENT_HEADER,
     Answer,
+    Code,
     Header,
     LogId,
     MessagesDeadLettered,
     Now,
     Offset,
     Record,
+    Refused,
     Report,
     RequestId,
     Timestamp,
@@ -49,6 +53,7 @@ __all__ = [
     "Move",
     "Route",
     "copy_of",
+    "failed_target",
     "identities",
     "located",
     "messages_in",
@@ -275,12 +280,19 @@ def report_of(moves: Sequence[Move], origin: str, group: str) -> Report:
     )
 
 
+def failed_target(target: Partition) -> Refused:
+    """Why a target takes nothing more."""
+    log = target.log_id
+    reason = target.log.failure or ""
+    return Refused(Code.STORAGE_FAILED, topic=log.topic, partition=log.partition, reason=reason)
+
+
 class DeadLetterEnds:
     """Looks up where moves begin and end."""
 
-    def __init__(self, state: NodeState, topics: Topics) -> None:
+    def __init__(self, state: NodeState, copies: Copies) -> None:
         self._state = state
-        self._topics = topics
+        self._copies = copies
 
     def position(self, route: Route) -> Position | None:
         """Where the message comes from; None if its topic or its group is gone."""
@@ -306,11 +318,21 @@ class DeadLetterEnds:
             if origin is None:
                 # Deleted meanwhile, as its dead letters were.
                 return None
-            topic = self._topics.ensure_dead_letters(origin, route.target, now)
+            topic = self._copies.ensure_dead_letters(origin, route.target, now)
         if topic is None or not topic.is_open:
             return None
         number = route.target_partition % topic.stated.partitions
         return self._state.partitions.get(LogId(topic.name, number))
+
+    def journal(self, route: Route) -> Journal[Change]:
+        """Where a move is decided: beside the partition that its messages leave.
+
+        If that is gone, beside the one that has the copies, which do not count then.
+        """
+        topic = self._state.catalog.numbered(route.topic)
+        if topic is None:
+            return self._state.journals.of_partition(LogId(route.target, route.target_partition))
+        return self._state.journals.of_partition(LogId(topic.name, route.partition))
 
     def headers(self, move: Move, source: LogId, data: memoryview) -> tuple[Header, ...]:
         """What the copy says of where it came from."""

@@ -418,8 +418,10 @@ class PollLeases:
     def _count(self, group: Group, partition: Partition, begun: list[NewLease], now: Now) -> bool:
         """Journal the deliveries; True if they must not be handed out before.
 
-        Nobody waits for the count of a first delivery.
+        Nobody waits for the count of a first delivery, but in a cluster: only a commit shows that
+        no other coordinator hands out the same, or has settled it already.
         """
+        must_wait = self._state.coordinator_epoch is not None
         journal = self._state.journals.of_partition(partition.log_id)
         runs: dict[int, list[Sequence[int]]] = {}
         for lease, _ in begun:
@@ -439,12 +441,14 @@ class PollLeases:
                 steps=folded.steps,
             )
             if attempt > 1:
-                journal.note([delivered])
+                must_wait = True
                 self._state.tally.redeliveries += len(delivered_offsets)
+            if must_wait:
+                journal.note([delivered])
             else:
                 journal.note_soon([delivered], now)
         self._state.arm_journal(journal)
-        return max(runs) > 1
+        return must_wait
 
 
 def settle(state: NodeState, group: Group, log: LogId, offsets: Sequence[int], *, at: int) -> None:

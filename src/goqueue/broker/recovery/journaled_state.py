@@ -16,11 +16,13 @@ from goqueue.broker.journal_changes import (
     Delivered,
     DeliveryReleased,
     GivenBack,
+    MoveBegun,
     Numbered,
     PositionAdded,
     PositionChange,
     PositionCut,
     PositionMoved,
+    ReceiptKeyStated,
     RestoreCommitted,
     RestoreEnded,
     RestoreStated,
@@ -74,6 +76,8 @@ C = TypeVar("C")
 
 _GroupsChange = (
     Numbered
+    | MoveBegun
+    | ReceiptKeyStated
     | GroupStated
     | GroupDeleted
     | PartitionsRevoked
@@ -160,7 +164,13 @@ class JournaledState:
                 self._state.group_partitions.remove_group(change.number)
             case ScheduleStated() | ScheduleTicked() | ScheduleDeleted():
                 self._state.schedules.apply(change)
+            case ReceiptKeyStated():
+                self._state.receipt_key = change.key
+            case MoveBegun():
+                self._state.next_move = max(self._state.next_move, change.move + 1)
+                self._state.open_moves[change.move] = (change.topic, change.partition)
             case Decided() if change.key.is_internal:
+                self._state.open_moves.pop(change.key.move, None)
                 self._state.next_move = max(self._state.next_move, change.key.move + 1)
                 self._coordinator.apply(change, at)
             case Delivered() | DeliveryReleased() | GivenBack() | Settled():
@@ -209,6 +219,10 @@ class JournaledState:
                 schedules_upto=state.schedules.next_number,
             )
         ]
+        if state.receipt_key is not None:
+            yield [ReceiptKeyStated(key=state.receipt_key)]
+        for move, (topic, partition) in list(state.open_moves.items()):
+            yield [MoveBegun(move=move, topic=topic, partition=partition)]
         if state.pending_restore is not None:
             yield [state.pending_restore]
         for number in [group.number for group in state.groups]:
@@ -250,7 +264,11 @@ class JournaledState:
         """State a journal again when most of it is history, or keep a snapshot of it."""
         if self._state.not_ready is None:
             self._keep_short(self._state.journals.of_topics, self.state_topics, now)
-            self._keep_short(self._state.journals.of_groups, self.state_groups, now)
+            self.keep_groups_short(now)
+
+    def keep_groups_short(self, now: Now) -> None:
+        """The same for the journal of groups alone, which is all that a coordinator has."""
+        self._keep_short(self._state.journals.of_groups, self.state_groups, now)
 
     def _keep_short(
         self, journal: Journal[C], steps: Callable[[], Iterator[Sequence[C]]], now: Now

@@ -18,7 +18,13 @@ from goqueue.broker.audit import AUDIT_LOG
 from goqueue.broker.disk_reads import AuditFetch, JournalFetch, ReplayFetch
 from goqueue.broker.groups.dead_letters import DEAD_LETTERS_GROUP
 from goqueue.broker.journal import JOURNAL_SETTINGS, Journal, JournalLimits
-from goqueue.broker.journal_changes import Change, PositionCut, Started, TopicChange
+from goqueue.broker.journal_changes import (
+    CHANGES,
+    Change,
+    PositionCut,
+    Started,
+    TopicChange,
+)
 from goqueue.broker.outbox import BeginServing
 from goqueue.broker.partitions import Partition
 from goqueue.broker.recovery.journaled_state import JournaledState
@@ -46,7 +52,6 @@ CLUSTER_LOGS = ("__broker_state", "__metadata")
 _REPLAY_BYTES = 256 * 1024
 _POSITIONS_PER_TURN = 2_000
 _TOPIC_CHANGES = msgspec.json.Decoder(list[TopicChange])
-_CHANGES = msgspec.json.Decoder(list[Change])
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +102,7 @@ class NodeStart:
             self._state.outbox.append(Load(name=event.log.topic))
         elif event.log == GROUPS_LOG:
             self._state.journals.open_groups(
-                Journal(self._journal_log(event), _CHANGES, self._state.outbox, self._limits)
+                Journal(self._journal_log(event), CHANGES, self._state.outbox, self._limits)
             )
             self._state.outbox.append(Load(name=event.log.topic))
         elif event.log == AUDIT_LOG:

@@ -6,8 +6,8 @@ what it knew and folds anew, from its snapshot and the disk (C24). So the state 
 watermark is the same on all replicas, and a broker that is elected has it to the end of its log, or
 reads the rest before it leads.
 
-Only batches that carry the mark of a producer or an epoch record are kept; others say nothing of
-producers. What is kept is at most 4 MiB for each log: beyond, the rest is read again.
+Only batches that carry the mark of a producer, a marker or an epoch record are kept; others say
+nothing of producers. What is kept is at most 4 MiB for each log: beyond, the rest is read again.
 
 Crash points: none of its own; all of it is folded again from the log at a start.
 """
@@ -21,7 +21,7 @@ from goqueue.broker.partitions import FoldState, KeptBatch, Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.producer_snapshots import decode_producers, producers_snapshot
 from goqueue.cluster import PartitionId
-from goqueue.model import EPOCH_KEY, Load, LogId, Offset
+from goqueue.model import EPOCH_KEY, TRANSACTION_KEY, Load, LogId, Offset
 from goqueue.records import BATCH_HEADER_START, Buffer, last_offset
 
 __all__ = ["DerivedState"]
@@ -29,6 +29,7 @@ __all__ = ["DerivedState"]
 _KEPT_BYTES = 4 * 1024 * 1024
 _READ_BYTES = 1024 * 1024
 _EPOCH_MARK = EPOCH_KEY.encode()
+_TRANSACTION_MARK = TRANSACTION_KEY.encode()
 
 
 class _Snapshot(msgspec.Struct, frozen=True):
@@ -208,6 +209,6 @@ class DerivedState:
 
 
 def _says_something(data: Buffer) -> bool:
-    """Whether a batch carries the mark of a producer, or may begin an epoch."""
+    """Whether a batch carries the mark of a producer, ends a transaction, or may begin an epoch."""
     content = bytes(data)
-    return BATCH_HEADER_START in content or _EPOCH_MARK in content
+    return any(mark in content for mark in (BATCH_HEADER_START, _EPOCH_MARK, _TRANSACTION_MARK))

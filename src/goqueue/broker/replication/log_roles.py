@@ -80,6 +80,8 @@ class LogRoles:
         # Led logs whose followers do not all know the high watermark, and when they are told.
         self._untold: dict[PartitionId, None] = {}
         self._tell_at: Instant | None = None
+        # Those of them that rose in this turn: the group coordinator is told at once.
+        self._news: dict[PartitionId, None] = {}
         self._wishes: dict[PartitionId, IsrWish] = {}
         # How logs end that nobody leads and that may have lost their tails: said with the turn.
         self._ends_to_report: dict[PartitionId, tuple[int, int, int, int, int]] = {}
@@ -90,6 +92,7 @@ class LogRoles:
         self._resume_at: Instant | None = None
         # What the node has to do at the end of the turn.
         self._risen: dict[LogId, Partition] = {}
+        self._followed_up: dict[LogId, Partition] = {}
         self._demoted: list[Partition] = []
         self._ready: list[LogId] = []
         self._refusals: dict[PartitionId, str] = {}
@@ -361,6 +364,7 @@ class LogRoles:
         self._risen[hosted.log_id] = partition
         if hosted.leader is not None and hosted.leader.has_followers:
             self._untold[hosted.where] = None
+            self._news[hosted.where] = None
             if self._tell_at is None:
                 self._tell_at = Instant(now + _TELL_NS)
 

@@ -300,12 +300,13 @@ class PartitionLeader(LogLeader):
             self._delete_before_start()
         return has_risen
 
-    def tell_watermarks(self) -> None:
-        """Say how far the log is committed to those whom no append told it."""
+    def tell_watermarks(self, only: str | None = None) -> None:
+        """Say how far the log is committed to those whom no append told it, or to one of them."""
         log = self._log
         committed = log.high_watermark
         for who, follower in self._followers.items():
-            if follower.sent is not None and self._told.get(who.broker, Offset(-1)) < committed:
+            is_told = self._told.get(who.broker, Offset(-1)) >= committed
+            if not is_told and follower.sent is not None and only in {None, who.broker}:
                 self._tell(who.broker, follower.sent)
 
     def invite(self) -> None:

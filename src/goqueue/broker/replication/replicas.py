@@ -10,6 +10,7 @@ lags behind in, or that wait for something; a log that is idle and in sync is no
 from collections.abc import Iterator
 from itertools import islice
 
+from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
 from goqueue.broker.disk_reads import FoldFetch, RepairFetch, ReplicaFetch
 from goqueue.broker.partitions import Partition
 from goqueue.broker.replication.hosted_logs import HostedLog
@@ -198,6 +199,7 @@ class Replicas(LogRoles):
         """A follower moved on: fold what is committed."""
         assert hosted.partition is not None
         self._derived.committed(hosted.partition)
+        self._followed_up[hosted.log_id] = hosted.partition
         if hosted.follower is not None and not hosted.follower.agrees:
             self._watch(hosted.where, now.instant)
 
@@ -258,6 +260,7 @@ class Replicas(LogRoles):
             if is_cut:
                 self._watch(hosted.where, now.instant)
             self._derived.committed(partition)
+            self._followed_up[hosted.log_id] = partition
         else:
             state = self._image.table.get(*hosted.where)
             if state is not None and self._should_lead(state):
@@ -472,6 +475,8 @@ class Replicas(LogRoles):
         self._resume_at = now.instant if has_more else None
         if self._watched and self._tick_at is None:
             self._tick_at = Instant(now.instant + TICK_NS)
+        if self._news:
+            self._tell_coordinator()
         if self._wishes:
             wishes, self._wishes = self._wishes, {}
             self._ask_controller(RequestIsrs(wishes=tuple(wishes.values())))
@@ -480,6 +485,19 @@ class Replicas(LogRoles):
         self.ends.finish_turn(now)
         if not self._streams.is_empty:
             self._streams.flush(self._broker_epoch or 0, now.instant)
+
+    def _tell_coordinator(self) -> None:
+        """Let the broker that coordinates groups know at once what its copies may show."""
+        news, self._news = self._news, {}
+        log = COORDINATOR_LOG
+        topic = self._image.topic(log.topic)
+        state = None if topic is None else self._image.partition(topic.number, log.partition)
+        if state is None or state.leader in {None, self._me}:
+            return
+        for where in news:
+            hosted = self._hosted.get(where)
+            if hosted is not None and hosted.leader is not None:
+                hosted.leader.tell_watermarks(state.leader)
 
     def _report_ends(self, broker_epoch: int) -> None:
         reports = tuple(self._ends_to_report.values())
@@ -492,6 +510,11 @@ class Replicas(LogRoles):
         """The led logs whose high watermarks rose since the last call."""
         risen, self._risen = list(self._risen.values()), {}
         return risen
+
+    def take_followed(self) -> list[Partition]:
+        """The followed logs of which more may be committed since the last call."""
+        followed, self._followed_up = list(self._followed_up.values()), {}
+        return followed
 
     def take_demoted(self) -> list[Partition]:
         """The logs that lost their leadership since the last call."""

@@ -49,6 +49,7 @@ from goqueue.broker.journal_changes import Change
 from goqueue.broker.outbox import WriteMarkers
 from goqueue.broker.partitions import ForMarker, Partition
 from goqueue.broker.state import NodeState
+from goqueue.broker.transactions.copies import Copies
 from goqueue.broker.transactions.markers import MarkerWriter
 from goqueue.broker.transactions.progress import TransactionProgress
 from goqueue.broker.turns import ForTransaction, take_all
@@ -129,10 +130,10 @@ class EndWaiters:
 class TransactionCoordinator:
     """Handles commands about producers and transactions, and carries every decision out."""
 
-    def __init__(self, state: NodeState, polls: Polls) -> None:
+    def __init__(self, state: NodeState, polls: Polls, copies: Copies) -> None:
         self._state = state
         self.progress = TransactionProgress(state, polls)
-        self._markers = MarkerWriter(state)
+        self._markers = MarkerWriter(state, copies)
         self._waiters = EndWaiters()
         # Decided, but readers do not see the end everywhere yet.
         self._unfinished: dict[TransactionKey, None] = {}
@@ -378,6 +379,7 @@ class TransactionCoordinator:
             producer=key.producer, number=key.number, epoch=0, outcome=outcome, partitions=[target]
         )
         self._state.transactions.apply(decided)
+        self._state.open_moves.pop(move, None)
         journal.note([decided, *changes], [WriteMarkers(key)])
 
     def apply(self, change: TransactionChange, at: Timestamp) -> None:

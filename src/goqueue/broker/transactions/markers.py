@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 
 from goqueue.broker.partitions import ForMarker, Partition, Publication
 from goqueue.broker.state import NodeState
+from goqueue.broker.transactions.copies import Copies
 from goqueue.broker.turns import Errand, take_all
 from goqueue.log import Marker
 from goqueue.model import SECOND, Code, Instant, LogId, Now, Offset, Refused, TransactionKey
@@ -44,8 +45,9 @@ class _MarkerSet:
 class MarkerWriter:
     """Appends markers and waits for them."""
 
-    def __init__(self, state: NodeState) -> None:
+    def __init__(self, state: NodeState, copies: Copies) -> None:
         self._state = state
+        self._copies = copies
         self._sets: dict[TransactionKey, _MarkerSet] = {}
         # Those with partitions that are to be told, in this order; and those that are told again.
         self._unwritten: dict[TransactionKey, None] = {}
@@ -117,17 +119,15 @@ class MarkerWriter:
             transaction=transaction.number,
             is_commit=transaction.outcome.is_commit,
         )
+        publication = Publication(None, [], 1, now.wall, purpose=ForMarker(transaction.key, log))
         try:
-            appended = self._state.end_transaction(partition, marker, now)
+            is_coming = self._copies.end(partition, marker, publication, now)
         except Refused as refused:
             self._refused(current, log, refused.code, now)
             return
-        if appended is None:
+        if not is_coming:
             # It has the marker, or nothing to end.
             self._committed(current, partition, partition.log.high_watermark)
-            return
-        publication = Publication(None, [], 1, now.wall, purpose=ForMarker(transaction.key, log))
-        partition.expect(appended.first, appended.next, publication)
 
     def _refused(self, current: _MarkerSet, log: LogId, code: Code, now: Now) -> None:
         if code in _UNREACHABLE:

@@ -30,6 +30,7 @@ from goqueue.model.requests.backups import (
     SavedTopic,
 )
 from goqueue.model.requests.cluster import (
+    AppendCopies,
     AskVote,
     CheckClusterHealth,
     ClusterDescription,
@@ -39,6 +40,7 @@ from goqueue.model.requests.cluster import (
     DescribeCluster,
     DescribeMetadata,
     ElectLeader,
+    EndCopies,
     ForgetBroker,
     HearNode,
     JoinCluster,
@@ -345,6 +347,7 @@ __all__ = [
     "AlterSchedule",
     "AlterTenant",
     "AlterTopic",
+    "AppendCopies",
     "AskVote",
     "Assignor",
     "AuthorizeScrape",
@@ -414,6 +417,7 @@ __all__ = [
     "Done",
     "Drain",
     "ElectLeader",
+    "EndCopies",
     "EndTransaction",
     "Extend",
     "Extended",

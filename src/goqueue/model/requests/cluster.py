@@ -9,6 +9,7 @@ from goqueue.model.ids import Timestamp
 from goqueue.model.requests.topics import TopicConfig
 
 __all__ = [
+    "AppendCopies",
     "AskVote",
     "CheckClusterHealth",
     "ClusterCommand",
@@ -19,6 +20,7 @@ __all__ = [
     "DescribeCluster",
     "DescribeMetadata",
     "ElectLeader",
+    "EndCopies",
     "ForgetBroker",
     "HearNode",
     "JoinCluster",
@@ -73,6 +75,35 @@ class HearNode(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
 
 
+class AppendCopies(msgspec.Struct, frozen=True, kw_only=True):
+    """The coordinator in `epoch` moves messages: append their copies, unseen until `EndCopies`.
+
+    Answered by `Published` when they are committed. A repetition appends nothing.
+    """
+
+    topic: str
+    partition: int
+    move: int
+    epoch: int
+    count: int
+    at: int
+    batch: bytes = b""
+
+
+class EndCopies(msgspec.Struct, frozen=True, kw_only=True):
+    """The coordinator in `epoch` has decided a move: its copies count, or never do.
+
+    Answered by `Published` when the marker is committed, which is written also where no copies are:
+    those that are still on their way are refused from then on.
+    """
+
+    topic: str
+    partition: int
+    move: int
+    epoch: int
+    is_commit: bool
+
+
 class AskVote(msgspec.Struct, frozen=True, kw_only=True):
     """A node asks for a vote in `epoch`; answered by `VoteGiven` once that is durable."""
 
@@ -107,6 +138,8 @@ ClusterCommand = (
     | DescribeMetadata
     | HearNode
     | AskVote
+    | AppendCopies
+    | EndCopies
     | ElectLeader
     | ForgetBroker
     | JoinCluster

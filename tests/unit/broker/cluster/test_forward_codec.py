@@ -59,6 +59,32 @@ COMMANDS = {
     8: "LeaveCluster",
     9: "ForgetBroker",
     10: "ElectLeader",
+    20: "Join",
+    21: "Heartbeat",
+    22: "CooperativeHeartbeat",
+    23: "RevokePartitions",
+    24: "DescribeAssignment",
+    25: "DescribeRebalances",
+    26: "Drain",
+    27: "Leave",
+    28: "ListGroups",
+    29: "DescribeGroup",
+    30: "DeleteGroup",
+    31: "CommitOffsets",
+    32: "DescribeOffsets",
+    33: "ResetOffsets",
+    34: "DescribeLag",
+    35: "Poll",
+    36: "Receive",
+    37: "Ack",
+    38: "Nack",
+    39: "Reject",
+    40: "Release",
+    41: "Extend",
+    42: "AppendCopies",
+    43: "EndCopies",
+    44: "Redrive",
+    45: "DescribeReliability",
 }
 REPLIES = {
     1: "Done",
@@ -70,6 +96,24 @@ REPLIES = {
     7: "Published",
     8: "ClusterJoined",
     9: "LeaderElected",
+    20: "Joined",
+    21: "Beat",
+    22: "CooperativeBeat",
+    23: "RevocationConfirmed",
+    24: "MemberAssignment",
+    25: "Rebalances",
+    26: "GroupList",
+    27: "GroupDescription",
+    28: "Offsets",
+    29: "PositionsReset",
+    30: "Lag",
+    31: "Leased",
+    32: "Acked",
+    33: "Returned",
+    34: "Released",
+    35: "Extended",
+    36: "Redriven",
+    37: "Reliability",
 }
 
 
@@ -113,9 +157,9 @@ commands = st.one_of(
 
 @given(commands)
 def test_a_command_survives_its_encoding(command: Read) -> None:
-    kind, body = encode_command(command)
+    kind, attached = encode_command(command)
 
-    assert decode_command(kind, (body,)) == command
+    assert decode_command(kind, attached) == command
 
 
 @given(st.lists(st.binary(min_size=1, max_size=50), max_size=4))

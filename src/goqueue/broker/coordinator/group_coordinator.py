@@ -1,0 +1,407 @@
+"""One epoch of the group coordinator: a node's group components over a replicated journal.
+
+Invariants
+- Nothing is answered that a later coordinator may not know: what changes something, or must be
+  current, is answered when it is committed in this epoch. So is what a poll leases: a broker that
+  was deposed and does not know it hands out nothing.
+- A request is answered once, also when the epoch ends: then with `leader_unavailable` if it
+  changed nothing, so that it is sent again, else with `replication_failed`.
+- Leases end with the epoch; positions and delivery counts do not.
+
+Crash points: change decided | appended | synced here | synced on the ISR | committed | answered. Up
+to `committed` a new coordinator may know of it or not, and nobody was told.
+
+Cost: that of the same command on a single node, and one round trip to the ISR for each group of
+changes that is committed together.
+"""
+
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import assert_never
+
+import msgspec
+
+from goqueue.broker.caller_waits import CallerWaits
+from goqueue.broker.catalog import Topic
+from goqueue.broker.committed_steps import CommittedSteps
+from goqueue.broker.components import (
+    CommandFn,
+    Components,
+    NodeSettings,
+    errand_table,
+    group_handlers,
+    pass_fetched,
+    pass_found,
+)
+from goqueue.broker.coordinator.coordinator_replay import CoordinatorReplay
+from goqueue.broker.coordinator.coordinator_state import coordinator_state
+from goqueue.broker.coordinator.remote_copies import Forward, RemoteCopies
+from goqueue.broker.disk_reads import (
+    ClusterFetch,
+    FoldFetch,
+    ForwardFetch,
+    JournalFetch,
+    RepairFetch,
+    ReplicaFetch,
+)
+from goqueue.broker.journal import Journal
+from goqueue.broker.journal_changes import CHANGES, Change, ReceiptKeyStated
+from goqueue.broker.partitions import ForMove, Partition
+from goqueue.broker.state import NodeState
+from goqueue.broker.turns import (
+    Errand,
+    ForDelays,
+    ForGroup,
+    ForJournal,
+    ForLog,
+    ForPriorityIndex,
+    ForQueue,
+    ForQuota,
+    ForRequest,
+    ForTransaction,
+)
+from goqueue.delivery import LeaseHandles
+from goqueue.log import Appended
+from goqueue.model import (
+    SECOND,
+    Answer,
+    Code,
+    Fetched,
+    Found,
+    Instant,
+    LogId,
+    NodeEffect,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Serve,
+)
+from goqueue.model.requests import (
+    Command,
+    CommitOffsets,
+    DescribeLag,
+    Join,
+    Poll,
+    Receive,
+    Reply,
+    ResetOffsets,
+)
+from goqueue.transactions import Outcome
+
+__all__ = ["CoordinatorReach", "GroupCoordinator"]
+
+_UPKEEP_NS = SECOND
+# The journal is stated again when it is so long: a new coordinator reads all of it.
+_RESTATE_BYTES = 16 * 1024 * 1024
+_NO_SNAPSHOTS = 1 << 62
+_RECEIPTS = b"receipts of the cluster"
+
+
+class CoordinatorReach(msgspec.Struct, frozen=True, kw_only=True):
+    """What a coordinator does beyond its memory.
+
+    `append` appends to its log, as the leader of that. `forward` passes a command on to the leader
+    of a partition, `request_dead_letters` lets the controller create a dead-letter topic.
+    `require_copies` refuses a topic of which this broker does not keep all partitions.
+    """
+
+    append: Callable[[bytearray, Now], Appended]
+    forward: Forward
+    request_dead_letters: Callable[[Topic, str], None]
+    require_copies: Callable[[Topic], None]
+
+
+class GroupCoordinator:
+    """Coordinates groups while this broker leads their log."""
+
+    def __init__(
+        self,
+        host: NodeState,
+        partition: Partition,
+        epoch: int,
+        reach: CoordinatorReach,
+        *,
+        settings: NodeSettings,
+        caller_waits: CallerWaits,
+    ) -> None:
+        self.epoch = epoch
+        self._host = host
+        self._state = state = coordinator_state(host, epoch)
+        restate_bytes = min(settings.limits.restate_bytes, _RESTATE_BYTES)
+        limits = msgspec.structs.replace(
+            settings.limits, snapshot_bytes=_NO_SNAPSHOTS, restate_bytes=restate_bytes
+        )
+        self._journal: Journal[Change] = Journal(
+            partition.log, CHANGES, state.outbox, limits, self._append_noted
+        )
+        state.journals.open_groups(self._journal)
+        self._copies = RemoteCopies(state, epoch, reach.forward, reach.request_dead_letters)
+        settings = msgspec.structs.replace(settings, limits=limits)
+        components = self._components = Components(state, settings, self._copies)
+        self._steps = CommittedSteps(state, components, caller_waits, lambda _: None)
+        self._handlers: dict[type, CommandFn[Command]] = group_handlers(components)
+        self._errands = errand_table(components, state)
+        self._replay = CoordinatorReplay(state, self._journal, components.journaled_state)
+        self._is_serving = False
+        self._upkeep_at = Instant(0)
+        # Requests that are not answered, and whether they may be sent again without harm.
+        self._open: dict[RequestId, bool] = {}
+        self._has_appended = False
+        self._reach = reach
+        self._secret = settings.secret
+        # Topics, by their numbers, of which this broker keeps every partition.
+        self._copied: dict[int, None] = {}
+        self._replay.begin()
+
+    @property
+    def state(self) -> NodeState:
+        """What is known of groups."""
+        return self._state
+
+    @property
+    def is_serving(self) -> bool:
+        return self._is_serving
+
+    @property
+    def failure(self) -> str | None:
+        """Why the journal cannot be read; another copy may have it whole."""
+        return self._replay.failure
+
+    # Commands
+
+    def handle(
+        self, request: RequestId, command: Command, now: Now, *, is_repeatable: bool
+    ) -> None:
+        """Carry out a command about groups; raises Refused."""
+        if not self._is_serving:
+            raise Refused(Code.LEADER_UNAVAILABLE, reason="the group coordinator is starting")
+        self._state.caller = self._host.caller
+        self._state.absence = self._host.absence
+        self._require_copies(command)
+        self._open[request] = is_repeatable
+        try:
+            self._handlers[type(command)](request, command, now)
+        except Refused:
+            self._open.pop(request, None)
+            raise
+
+    def _require_copies(self, command: Command) -> None:
+        """Refuse a command about topics that cannot be read here, rather than overlook messages."""
+        topics: Iterable[str] = ()
+        match command:
+            case Join() | Receive():
+                topics = command.topics
+            case CommitOffsets():
+                topics = {log.topic: None for log in command.offsets}
+            case ResetOffsets():
+                topics = (command.topic,)
+            case Poll() | DescribeLag():
+                group = self._state.groups.get(command.group)
+                topics = () if group is None else group.known_topics
+        for name in topics:
+            topic = self._state.catalog.get(name)
+            if topic is not None and topic.number not in self._copied:
+                self._reach.require_copies(topic)
+                self._copied[topic.number] = None
+
+    def cancel(self, request: RequestId, *, is_gone: bool = False) -> bool:
+        """Somebody has waited long enough, or is gone; False if nothing waited for that."""
+        if request not in self._open:
+            return False
+        components = self._components
+        if is_gone:
+            del self._open[request]
+        if self._state.stepwise.cancel(request):
+            return True
+        waiting = (components.receives, components.polls, components.heartbeats)
+        return any(each.cancel(request, is_gone=is_gone) for each in waiting)
+
+    def end_all(self) -> None:
+        """The broker stops: nobody waits any longer."""
+        self._components.polls.end_all()
+        self._components.heartbeats.end_all()
+
+    def end(self) -> list[NodeEffect]:
+        """Another epoch began: what answers the requests that are open."""
+        code = Code.LEADER_UNAVAILABLE, Code.REPLICATION_FAILED
+        return [
+            Answer(request=request, reply=Refused(code[not is_repeatable]))
+            for request, is_repeatable in self._open.items()
+        ]
+
+    # Logs
+
+    def fetched(self, event: Fetched, now: Now) -> bool:
+        """Records were read; False if they were for somebody else."""
+        purpose = self._state.fetches.pop(event.token, None)
+        if purpose is None:
+            return False
+        assert not isinstance(
+            purpose, ClusterFetch | ReplicaFetch | RepairFetch | FoldFetch | ForwardFetch
+        )
+        if isinstance(purpose, JournalFetch):
+            self._replay.read(purpose, event.data)
+            self._serve_if_replayed(now)
+        else:
+            pass_fetched(self._components, purpose, event.data, now)
+        return True
+
+    def _serve_if_replayed(self, now: Now) -> None:
+        if self._replay.is_over and not self._is_serving:
+            self._begin_serving(now)
+
+    def _begin_serving(self, now: Now) -> None:
+        self._is_serving = True
+        state = self._state
+        if state.receipt_key is None:
+            # The first coordinator decides; receipts outlive it.
+            state.receipt_key = sha256(_RECEIPTS + self._secret).hexdigest()
+            self._journal.note([ReceiptKeyStated(key=state.receipt_key)])
+        state.lease_handles = LeaseHandles(bytes.fromhex(state.receipt_key))
+        for group in state.groups:
+            # Everybody is just heard: who was silent while nobody coordinated is not known.
+            group.hear_all(now)
+            state.alarms.set(ForGroup(group.number), group.next_deadline())
+        self._components.membership.catch_up(now)
+        self._components.coordinator.begin_serving(now)
+        for move, place in list(state.open_moves.items()):
+            # Begun by an earlier coordinator: its copies never count.
+            aborted = Outcome.ABORTED
+            self._components.coordinator.decide_move(move, aborted, place, self._journal, [])
+        self._components.retention.begin(now)
+        self._upkeep_at = Instant(now.instant + _UPKEEP_NS)
+
+    def found(self, event: Found, now: Now) -> bool:
+        """An offset was found by time; False if somebody else looked for it."""
+        purpose = self._state.searches.pop(event.token, None)
+        if purpose is None:
+            return False
+        pass_found(self._components, purpose, event, now)
+        return True
+
+    def committed(self, log: LogId, now: Now) -> None:
+        """More of a log is known to be committed."""
+        if log == self._journal.id:
+            self._steps.run(self._journal.committed(), now)
+            self._state.arm_journal(self._journal)
+            self._components.journaled_state.resume(now)
+        partition = self._state.partitions.get(log)
+        if partition is not None and self._is_serving:
+            self._components.polls.wake(partition, now)
+
+    def compacted(self, log: LogId) -> None:
+        """Records of a copy may be gone."""
+        partition = self._state.partitions.get(log)
+        if partition is not None:
+            self._components.polls.relearn(partition)
+
+    def take_answer(self, request: RequestId, reply: Reply | Refused, now: Now) -> bool:
+        """A leader answered about copies or a marker; False if nobody asked."""
+        ended = self._copies.take_answer(request, reply)
+        if ended is None:
+            return False
+        purpose, placed = ended.purpose, ended.placed
+        if isinstance(purpose, ForMove):
+            self._components.dead_letter_mover.copied(purpose.batch, placed, now)
+        else:
+            # What the ISR has committed no crash takes back.
+            upto = Offset(0)
+            self._components.coordinator.marker_appended(purpose, upto, placed.refused, now)
+        return True
+
+    def topic_opened(self, name: str, now: Now) -> None:
+        """There is a topic of this name, or it has more partitions."""
+        if self._is_serving:
+            self._components.membership.rebalance(name, now)
+            self._components.dead_letter_mover.topic_opened(name)
+
+    def topic_removed(self, name: str, logs: list[LogId], now: Now) -> None:
+        """A topic is gone, and what groups knew of it."""
+        gone = Refused(Code.TOPIC_NOT_FOUND, topic=name)
+        self._components.polls.refuse_receives(name, gone)
+        self._components.priority_indexer.forget_logs(logs)
+        self._components.positions.forget_logs(logs)
+        self._components.coordinator.forget_logs(logs)
+        self.topic_opened(name, now)
+
+    # Time
+
+    def next_deadline(self) -> Instant | None:
+        deadline = self._state.alarms.next_deadline()
+        if not self._is_serving:
+            return deadline
+        return self._upkeep_at if deadline is None else min(deadline, self._upkeep_at)
+
+    def wake(self, now: Now) -> None:
+        """A deadline may have come."""
+        self._state.absence = self._host.absence
+        if self._is_serving and now.instant >= self._upkeep_at:
+            self._upkeep_at = Instant(now.instant + _UPKEEP_NS)
+            self._components.polls.retry_unreadable(now)
+            self._components.retention.do_a_share(now)
+            self._components.journaled_state.keep_groups_short(now)
+        for subject in self._state.alarms.due(now.instant, self._state.budget):
+            if self._components.absences.postpone(subject, now):
+                continue
+            match subject:
+                case ForRequest(request):
+                    self.cancel(request)
+                case ForQueue(group, log):
+                    self._components.acks.expire(group, log, now)
+                case ForGroup(group):
+                    self._components.membership.expire(group, now)
+                case ForQuota(group):
+                    self._components.polls.wake_allowed(group, now)
+                case ForJournal():
+                    self._journal.expire(now, self._state.budget)
+                    self._state.arm_journal(self._journal)
+                case ForPriorityIndex(log):
+                    self._components.priority_indexer.index_more(log)
+                case Errand():
+                    self._errands[subject](now)
+                case ForLog() | ForDelays() | ForTransaction():
+                    raise AssertionError(f"{subject} is not the coordinator's")
+                case _:
+                    assert_never(subject)
+
+    # Turns
+
+    def _append_noted(self, batch: bytearray, now: Now) -> Appended:
+        appended = self._reach.append(batch, now)
+        self._has_appended = True
+        return appended
+
+    def take_appended(self) -> bool:
+        """Whether something was appended since the last call: it is sent before the turn ends."""
+        has_appended, self._has_appended = self._has_appended, False
+        return has_appended
+
+    def finish_turn(self, now: Now) -> list[NodeEffect]:
+        """Hand what was decided to the journal; all that is to be done now."""
+        self._serve_if_replayed(now)
+        journals = self._state.journals
+        self._finish_components(now)
+        while journals.have_notes:
+            for journal in journals.take_unwritten():
+                self._state.budget.spend(journal.noted)
+                self._steps.run(journal.flush(now), now)
+                self._state.arm_journal(journal)
+            self._finish_components(now)
+        effects = self._state.outbox.drain()
+        for effect in effects:
+            if isinstance(effect, Answer | Serve):
+                self._open.pop(effect.request, None)
+        return effects
+
+    def _finish_components(self, now: Now) -> None:
+        """What one component found out and another has to do: as in `Node`."""
+        components = self._components
+        if not self._is_serving or not any(self._state.follow_ups):
+            return
+        components.polls.serve_woken(now)
+        components.acks.dead_letter_exhausted(now)
+        components.coordinator.finish_turn(now)
+        completed = components.coordinator.take_completed_moves()
+        components.dead_letter_mover.finish_turn(completed, now)
+        components.redriver.finish_turn()

@@ -1,0 +1,71 @@
+"""Where the broker's own transactions put what they copy, and the markers that end them.
+
+A standalone broker appends to its own logs. The coordinator of a cluster asks the leaders of
+partitions: see `broker/coordinator/remote_copies`.
+"""
+
+from typing import Protocol
+
+from goqueue.broker.catalog import Topic
+from goqueue.broker.partitions import Partition, Publication
+from goqueue.broker.state import NodeState
+from goqueue.broker.topics import Topics
+from goqueue.log import BatchMark, Marker
+from goqueue.model import Now
+
+__all__ = ["Copies", "LocalCopies"]
+
+
+class Copies(Protocol):
+    """The port."""
+
+    def ensure_dead_letters(self, origin: Topic, name: str, now: Now) -> Topic | None:
+        """The dead-letter topic of a topic, if it can be used; else it is being made."""
+
+    def append(
+        self,
+        target: Partition,
+        batch: bytearray,
+        mark: BatchMark,
+        publication: Publication,
+        now: Now,
+    ) -> None:
+        """Append copies; the publication ends when they are committed. Raises Refused before."""
+
+    def end(self, target: Partition, marker: Marker, publication: Publication, now: Now) -> bool:
+        """Append a marker, in the same way; False if the partition needs none."""
+
+    def announced(self, move: int, now: Now) -> None:
+        """That a move has begun is committed."""
+
+
+class LocalCopies:
+    """Copies in the logs of this broker."""
+
+    def __init__(self, state: NodeState, topics: Topics) -> None:
+        self._state = state
+        self._topics = topics
+
+    def ensure_dead_letters(self, origin: Topic, name: str, now: Now) -> Topic | None:
+        return self._topics.ensure_dead_letters(origin, name, now)
+
+    def append(
+        self,
+        target: Partition,
+        batch: bytearray,
+        mark: BatchMark,
+        publication: Publication,
+        now: Now,
+    ) -> None:
+        appended = self._state.append(target, batch, now, mark)
+        target.expect(appended.first, appended.next, publication)
+
+    def end(self, target: Partition, marker: Marker, publication: Publication, now: Now) -> bool:
+        appended = self._state.end_transaction(target, marker, now)
+        if appended is None:
+            return False
+        target.expect(appended.first, appended.next, publication)
+        return True
+
+    def announced(self, move: int, _: Now) -> None:
+        raise AssertionError(f"move {move} needs no announcement: its copies are in own logs")
