@@ -25,7 +25,7 @@ import msgspec
 import pytest
 
 from goqueue.sim import NodeRun, Run, Trace, Violation
-from goqueue.sim.cluster import ClusterRun, FailoverRun, QuorumRun, ReplicationRun
+from goqueue.sim.cluster import ClusterRun, FailoverRun, GroupRun, QuorumRun, ReplicationRun
 from tests.simulation.tight import tighten
 
 REPORT_S = 60
@@ -91,6 +91,10 @@ def _live_replication(seed: int) -> None:
     ReplicationRun(seed, Trace()).live()
 
 
+def _live_groups(seed: int) -> None:
+    GroupRun(seed, Trace()).live()
+
+
 def _live_failovers(seed: int) -> None:
     FailoverRun(seed, Trace()).live()
 
@@ -109,6 +113,7 @@ WORLDS: dict[str, _Live] = {
     "quorum": _live_quorum,
     "replication": _live_replication,
     "failovers": _live_failovers,
+    "groups": _live_groups,
 }
 _SHARES = {
     "node": 1,
@@ -123,6 +128,7 @@ _SHARES = {
     "quorum": 4,
     "replication": 4,
     "failovers": 4,
+    "groups": 4,
 }
 
 

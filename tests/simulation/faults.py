@@ -15,11 +15,12 @@ import pytest
 from goqueue.model import Refused
 from goqueue.records import Corrupt
 from goqueue.sim import NodeRun, Run, Trace, Violation
-from goqueue.sim.cluster import FailoverRun, QuorumRun, ReplicationRun, RotRun
+from goqueue.sim.cluster import FailoverRun, GroupRun, QuorumRun, ReplicationRun, RotRun
 from tests.simulation.planted import PLANTED
 from tests.simulation.planted_in_cooperation import PLANTED_IN_COOPERATION
 from tests.simulation.planted_in_delays import PLANTED_IN_DELAYS, PLANTED_IN_LANES
 from tests.simulation.planted_in_failovers import PLANTED_IN_FAILOVERS, PLANTED_IN_ROT
+from tests.simulation.planted_in_groups import PLANTED_IN_GROUPS
 from tests.simulation.planted_in_limits import PLANTED_IN_LIMITS
 from tests.simulation.planted_in_node import PLANTED_IN_NODE
 from tests.simulation.planted_in_quorum import PLANTED_IN_QUORUM
@@ -111,6 +112,10 @@ def _live_failovers(seed: int) -> None:
     FailoverRun(seed, Trace()).live()
 
 
+def _live_groups(seed: int) -> None:
+    GroupRun(seed, Trace()).live()
+
+
 def _live_rot(seed: int) -> None:
     RotRun(seed, Trace()).live()
 
@@ -138,6 +143,7 @@ FAULTS = (
     *(Fault(plant, _live_replication) for plant in PLANTED_IN_REPLICATION),
     *(Fault(plant, _live_failovers) for plant in PLANTED_IN_FAILOVERS),
     *(Fault(plant, _live_rot) for plant in PLANTED_IN_ROT),
+    *(Fault(plant, _live_groups) for plant in PLANTED_IN_GROUPS),
     *(Fault(plant, _live_cooperation) for plant in PLANTED_IN_COOPERATION),
     *(Fault(plant, _live_schemas) for plant in PLANTED_IN_SCHEMAS),
 )

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from goqueue.sim import NodeRun, Run, Trace
-from goqueue.sim.cluster import QuorumRun, ReplicationRun
+from goqueue.sim.cluster import GroupRun, QuorumRun, ReplicationRun
 from tests.examples import IS_EXHAUSTIVE
 from tests.simulation.replays import named_when_it_fails
 from tests.simulation.tight import tighten
@@ -107,4 +107,15 @@ def test_no_fresh_seed_loses_what_a_cluster_acknowledged(block: int) -> None:
         trace = Trace()
         with named_when_it_fails("replication", seed):
             ReplicationRun(seed, trace).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_loses_or_repeats_what_a_group_of_a_cluster_settled(block: int) -> None:
+    seeds = _fresh(9 * _TESTS + block)
+    # A run takes three seconds and more.
+    for seed in seeds if IS_EXHAUSTIVE else seeds[:1]:
+        trace = Trace()
+        with named_when_it_fails("groups", seed):
+            GroupRun(seed, trace).live()
         assert len(trace) > 0, seed

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from goqueue.sim.cluster import ClusterRun, QuorumRun, ReplicationRun
+from goqueue.sim.cluster import ClusterRun, GroupRun, QuorumRun, ReplicationRun
 from goqueue.sim.node import NodeRun
 from goqueue.sim.oracle import Violation
 from goqueue.sim.run import Run
@@ -42,6 +42,10 @@ def _live_replication(seed: int, trace: Trace, steps: int) -> None:
     ReplicationRun(seed, trace, steps).live()
 
 
+def _live_groups(seed: int, trace: Trace, steps: int) -> None:
+    GroupRun(seed, trace, steps).live()
+
+
 def _live_cooperation(seed: int, trace: Trace, steps: int) -> None:
     NodeRun(seed, trace, steps, has_cooperation=True).live()
 
@@ -59,6 +63,7 @@ _WORLDS: dict[str, tuple[_Live, int]] = {
     "cluster": (_live_cluster, 60),
     "quorum": (_live_quorum, 40),
     "replication": (_live_replication, 30),
+    "groups": (_live_groups, 24),
     "cooperation": (_live_cooperation, 300),
     "schemas": (_live_schemas, 300),
 }

@@ -12,6 +12,7 @@ from goqueue.sim.cluster.beacon import Beacon
 from goqueue.sim.cluster.brokers import BrokerDisk, BrokerMachine, DiskWeather
 from goqueue.sim.cluster.cluster_run import ClusterRun
 from goqueue.sim.cluster.failover_run import FailoverRun
+from goqueue.sim.cluster.group_run import GroupRun
 from goqueue.sim.cluster.link_checks import LinkChecks
 from goqueue.sim.cluster.network import Host, SimulatedNetwork
 from goqueue.sim.cluster.packets import LinkWeather
@@ -32,6 +33,7 @@ __all__ = [
     "ClusterRun",
     "DiskWeather",
     "FailoverRun",
+    "GroupRun",
     "Host",
     "LinkChecks",
     "LinkWeather",

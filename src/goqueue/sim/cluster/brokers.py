@@ -12,18 +12,21 @@ from typing import Protocol
 
 import msgspec
 
-from goqueue.broker import ClusterConfig, Node, NodeEvent, Opened
+from goqueue.broker import ClusterConfig, Node, NodeEvent, Opened, fill
 from goqueue.cluster import BrokerAddresses
 from goqueue.model import (
     LOCAL,
     MILLISECOND,
     Answer,
     Asked,
+    Code,
     ConnectPeers,
     Effect,
     Fetch,
     Fetched,
+    Find,
     FindBackups,
+    Found,
     Halt,
     HoldSegments,
     Instant,
@@ -39,6 +42,8 @@ from goqueue.model import (
     RunBackupJob,
     Save,
     Send,
+    Serve,
+    Slice,
     Sweep,
     Woke,
 )
@@ -184,10 +189,10 @@ class BrokerMachine:
                     self.process.send(effect)
                 case Answer():
                     self.replies[effect.request] = effect.reply
-                case Fetch() if effect.in_background:
-                    self._later(lambda wanted=effect: self._read_late(wanted))  # type: ignore[misc]  # bound now
-                case Fetch():
-                    self._fetch(effect)
+                case Serve():
+                    self.replies[effect.request] = self._filled(effect)
+                case Fetch() | Find():
+                    self._look_up(effect)
                 case Open():
                     self._later(lambda wanted=effect: self._open(wanted))  # type: ignore[misc]  # bound now
                 case Load():
@@ -198,9 +203,7 @@ class BrokerMachine:
                 case Halt():
                     self._halt(effect.reason)
                     return
-                case Report():
-                    continue
-                case _:
+                case _ if not isinstance(effect, Report):
                     assert isinstance(effect, _Work)
                     self._work.append(effect)
         self._begin_work()
@@ -264,6 +267,40 @@ class BrokerMachine:
             self._events.append(found.event)
             data = None
         self._events.append(Fetched(token=effect.token, data=data))
+
+    def _look_up(self, effect: Fetch | Find) -> None:
+        if isinstance(effect, Find):
+            self._find(effect)
+        elif effect.in_background:
+            self._later(lambda: self._read_late(effect))
+        else:
+            self._fetch(effect)
+
+    def _filled(self, effect: Serve) -> Reply | Refused:
+        try:
+            reply: Reply | Refused = fill(effect, self._read)
+        except Refused as refused:
+            reply = refused
+        self.node.served(effect.request, reply, self._now())
+        return reply
+
+    def _read(self, wanted: Slice) -> memoryview:
+        try:
+            return self.storage.read(wanted)
+        except DamageFound as found:
+            self._events.append(found.event)
+            raise Refused(Code.RECORDS_DAMAGED) from found
+
+    def _find(self, effect: Find) -> None:
+        offset = None
+        try:
+            offset = self.storage.time_search.find(effect.seeks)
+        except DamageFound as found:
+            self._events.append(found.event)
+        except Refused:
+            # The log is gone, or being changed: as if there were none.
+            offset = None
+        self._events.append(Found(token=effect.token, offset=offset))
 
     def _read_late(self, effect: Fetch) -> None:
         """A read beside the loop: the log may have changed since it was asked for."""

@@ -337,14 +337,14 @@ class ReplicationRun(QuorumRun):
         member = machine.node.cluster
         assert member is not None
         topic = member.replicas.image.topic(_TOPIC)
-        for hosted in member.replicas.hosted:
-            if hosted.log_id.partition == number and topic is not None:
-                try:
-                    member.replicas.check_leads(topic.number, number, hosted.log_id)
-                except Refused:
-                    return False
-                return True
-        return False
+        log = LogId(_TOPIC, number)
+        if topic is None or member.replicas.hosted.find(log) is None:
+            return False
+        try:
+            member.replicas.check_leads(topic.number, number, log)
+        except Refused:
+            return False
+        return True
 
     def _read(self, hosted: HostedLog, machine: BrokerMachine) -> bytes:
         assert hosted.partition is not None
