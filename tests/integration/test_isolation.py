@@ -2,12 +2,14 @@
 
 Every operation of the OpenAPI document is asked for with the keys of one tenant and the names,
 receipts, producers, schedules, traces and ids of another. Nothing may be shown or changed, and the
-answer has to be that for things that do not exist, byte by byte.
+answer has to be that for things that do not exist, byte by byte. The same holds if all names of a
+request are the caller's own except one: in the path, in the query, or anywhere in the body.
 """
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import pytest
 
@@ -44,64 +46,67 @@ class Things(NamedTuple):
 class Operation(NamedTuple):
     method: str
     path: str
+    query: list[str]
     fields: dict[str, Json]
     required: list[str]
 
 
-def globex(node: Callers) -> Things:
-    """A tenant with something of everything."""
+def tenant_with_everything(node: Callers, tenant: str) -> Things:
+    """Something of everything, and what names it."""
     root = node.do
-    root("POST", "/admin/tenants", {"id": "globex", "name": "globex"})
-    root("POST", "/topics", {"name": "globex.orders", "num_partitions": 1})
-    messages = [{"value": "secret of globex"}, {"value": "late", "delay": "1h"}]
-    root("POST", "/topics/globex.orders/messages", {"messages": messages})
-    key = node.key("admin", "globex")
+    named = f"{tenant}.orders"
+    if tenant == "globex":
+        root("POST", "/admin/tenants", {"id": tenant, "name": tenant})
+    root("POST", "/topics", {"name": named, "num_partitions": 1})
+    messages = [{"value": f"secret of {tenant}"}, {"value": "late", "delay": "1h"}]
+    root("POST", f"/topics/{named}/messages", {"messages": messages})
+    key = node.key("admin", tenant)
     own = key["key"]
-    join = {"client_id": "globex.client", "topics": ["globex.orders"], "mode": "shared"}
-    member = root("POST", "/groups/globex.orders/join", join, own)
+    join = {"client_id": f"{tenant}.client", "topics": [named], "mode": "shared"}
+    member = root("POST", f"/groups/{named}/join", join, own)
     body = {"member_id": member["member_id"], "timeout": "5s"}
-    (leased,) = root("POST", "/groups/globex.orders/poll", body, own)["messages"]
-    producer = root("POST", "/producers/init", {"transactional_id": "globex.tx"}, own)
+    (leased,) = root("POST", f"/groups/{named}/poll", body, own)["messages"]
+    producer = root("POST", "/producers/init", {"transactional_id": f"{tenant}.tx"}, own)
     owner = {name: producer[name] for name in ("producer_id", "epoch")}
-    begin = {**owner, "transactional_id": "globex.tx"}
-    transaction = root("POST", "/transactions/begin", begin, own)
-    schedule = {"name": "globex.orders", "topic": "globex.orders", "cron": "0 0 1 1 *"}
+    begin = {**owner, "transactional_id": f"{tenant}.tx"}
+    transaction = root("POST", "/transactions/begin", begin, own)["transaction_id"]
+    schedule = {"name": named, "topic": named, "cron": "0 0 1 1 *"}
     root("POST", "/schedules", {**schedule, "message": {"value": "x"}}, own)
     trace = root("GET", "/traces", key=own)["traces"][0]["trace_id"]
-    acl = {"principal": key["id"], "resource_type": "topic", "resource_name": "globex.*"}
+    acl = {"principal": key["id"], "resource_type": "topic", "resource_name": f"{tenant}.*"}
     acl = root("POST", "/admin/acls", {**acl, "operation": "all", "effect": "allow"})
-    schema = {"schema": '{"type": "enum", "name": "secret", "symbols": ["globex"]}'}
+    schema = {"schema": f'{{"type": "enum", "name": "secret", "symbols": ["{tenant}"]}}'}
     schema["schemaType"] = "AVRO"
-    schema = root("POST", "/schemas/subjects/globex.orders/versions", schema, own)
+    schema = root("POST", f"/schemas/subjects/{named}/versions", schema, own)
     backup = root("POST", "/admin/backup", {})["backup_id"]
     while root("GET", f"/admin/backup/{backup}")["state"] == "running":
         pass
-    named = "globex.orders"
     return Things(
-        path={"topic": named, "group": named, "schedule": named, "tenant": "globex", "id": trace}
+        path={"topic": named, "group": named, "schedule": named, "tenant": tenant, "id": trace}
         | {"partition": "0", "offset": "1", "producer_id": str(producer["producer_id"])}
-        | {"transaction_id": transaction["transaction_id"], "backup": backup, "key": key["id"]}
-        | {"acl": acl["id"], "reply_to": "0" * 32, "node": "globex.node"}
+        | {"transaction_id": transaction, "backup": backup, "key": key["id"]}
+        | {"acl": acl["id"], "reply_to": "0" * 32, "node": f"{tenant}.node"}
         | {"subject": named, "version": "1", "schema_id": str(schema["id"])},
         fields={"topic": named, "topics": [named], "name": named, "to_topic": named}
         | {"group": named, "member_id": member["member_id"], "generation": member["generation"]}
         | {"receipt_handle": leased["receipt_handle"], "dead_letter_topic": named}
         | {"receipt_handles": [leased["receipt_handle"]], "producer_id": producer["producer_id"]}
-        | {"epoch": producer["epoch"], "transactional_id": "globex.tx", "client_id": "c"}
-        | {"transaction_id": transaction["transaction_id"], "partition": 0, "tenant": "globex"}
-        | {"transaction_ids": [transaction["transaction_id"]], "principal": key["id"]}
-        | {"resource_name": named, "id": "globex"},
+        | {"epoch": producer["epoch"], "transactional_id": f"{tenant}.tx", "client_id": "c"}
+        | {"transaction_id": transaction, "partition": 0, "tenant": tenant}
+        | {"transaction_ids": [transaction], "principal": key["id"]}
+        | {"resource_name": named, "id": tenant, "offsets": {named: {"0": 0}}}
+        | {"revoked_partitions": [{"topic": named, "partition": 0}]}
+        | {"leases": [{"handle": leased["receipt_handle"], "offsets": [[0, 1]]}]}
+        | {"references": [{"name": "other", "subject": named, "version": 1}]}
+        # Of queries alone.
+        | {"consumer_group": named, "consumer_id": member["member_id"], "subject": named}
+        | {"subjectPrefix": named},
     )
 
 
 def absent(things: Things) -> Things:
     """The same in form, of which nothing exists."""
-    fields = dict(things.fields)
-    for name, value in fields.items():
-        if isinstance(value, str):
-            fields[name] = nothing(value)
-        elif isinstance(value, list):
-            fields[name] = [nothing(each) for each in value]
+    fields: Json = {name: nothing_in(value) for name, value in things.fields.items()}
     fields["producer_id"] = 1 << 40
     path = {name: nothing(value) for name, value in things.path.items()}
     path |= {"partition": "0", "offset": "1", "producer_id": str(1 << 40)}
@@ -121,6 +126,23 @@ def nothing(value: str) -> str:
     return value[:-4] + ("AAAA" if value[-4:] != "AAAA" else "BBBB")
 
 
+def nothing_in(value: Json | list[Json] | str | int) -> Any:  # noqa: ANN401 - of the same type
+    """A value of a body in which each text names nothing."""
+    if isinstance(value, str):
+        return nothing(value)
+    if isinstance(value, list):
+        return [nothing_in(each) for each in value]
+    if isinstance(value, dict):
+        # Names of fields stay, names of things do not.
+        return {
+            (nothing(name) if "." in name else name): (
+                within if name in ("name", "version") else nothing_in(within)
+            )
+            for name, within in value.items()
+        }
+    return value
+
+
 def operations(document: Json) -> Iterator[Operation]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -128,7 +150,11 @@ def operations(document: Json) -> Iterator[Operation]:
             for content in operation.get("requestBody", {"content": {}})["content"].values():
                 schema = resolved(document, content["schema"])
             fields = schema.get("properties", {})
-            yield Operation(method.upper(), path, fields, schema.get("required", []))
+            given = operation.get("parameters", [])
+            query = [each["name"] for each in given if each["in"] == "query"]
+            # Two things have an id: a trace and a schema.
+            named = path.replace("/ids/{id}", "/ids/{schema_id}")
+            yield Operation(method.upper(), named, query, fields, schema.get("required", []))
 
 
 def resolved(document: Json, schema: Json) -> Json:
@@ -179,16 +205,10 @@ def body_of(operation: Operation, things: Things) -> Json | None:
             body[name] = things.fields[name]
         elif is_needed and name in FIELDS:
             body[name] = FIELDS[name]
-    topic = things.fields["topic"]
-    if "offsets" in operation.fields:
-        by_partition: Json = {"0": 0}
-        body["offsets"] = (
-            by_partition if operation.path.endswith("/trim") else {topic: by_partition}
-        )
-    if "revoked_partitions" in operation.fields:
-        body["revoked_partitions"] = [{"topic": topic, "partition": 0}]
-    if "leases" in operation.fields:
-        body["leases"] = [{"handle": things.fields["receipt_handle"], "offsets": [[0, 1]]}]
+    if operation.path.endswith("/trim"):
+        body["offsets"] = {"0": 0}
+    # Without a reference a schema is registered; with one it is refused for want of its subject.
+    body.pop("references", None)
     if operation.path == "/transactions/offsets":
         del body["receipt_handles"]
     if "topics" in body:
@@ -198,11 +218,24 @@ def body_of(operation: Operation, things: Things) -> Json | None:
 
 
 def ask(node: Callers, operation: Operation, things: Things, key: str) -> Answer:
-    path = operation.path.replace("/ids/{id}", "/ids/{schema_id}")
-    target = path.format(**things.path)
+    query: Json = {}
     if operation.method == "GET" and operation.path.endswith(("/poll", "/assignment")):
-        target += f"?member_id={things.fields['member_id']}"
-    return node.ask(operation.method, target, body_of(operation, things), key)
+        query["member_id"] = things.fields["member_id"]
+    return send(node, operation, things.path, query, body_of(operation, things), key)
+
+
+def send(
+    node: Callers,
+    operation: Operation,
+    path: dict[str, str],
+    query: Json,
+    body: Json | None,
+    key: str,
+) -> Answer:
+    target = operation.path.format(**path)
+    if query:
+        target += f"?{urlencode(query)}"
+    return node.ask(operation.method, target, body, key)
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +247,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
 
 @pytest.fixture(scope="module")
 def things(node: Callers) -> Things:
-    return globex(node)
+    return tenant_with_everything(node, "globex")
+
+
+@pytest.fixture(scope="module")
+def own(node: Callers) -> Things:
+    return tenant_with_everything(node, "acme")
 
 
 def state_of(node: Callers) -> list[Json]:
@@ -292,6 +330,80 @@ def test_what_another_tenant_has_is_answered_like_what_nobody_has(
         assert refused.get("request_invalid", 0) <= 1, refused
         assert refused["topic_not_found"] > 10
         assert refused["group_not_found"] > 10
+
+
+# Where a request may name things, beside its path.
+PLACES = ("topic", "topics", "to_topic", "dead_letter_topic", "group", "member_id", "subject")
+PLACES += ("receipt_handle", "receipt_handles", "leases", "offsets", "revoked_partitions")
+PLACES += ("producer_id", "transactional_id", "transaction_id", "transaction_ids", "references")
+PLACES += ("consumer_group", "consumer_id", "subjectPrefix")
+
+
+class Mixed(NamedTuple):
+    """A request of which one name is not the caller's own."""
+
+    place: str
+    path: dict[str, str]
+    query: Json
+    body: Json | None
+
+
+def mixed(operation: Operation, own: Things, other: Things) -> Iterator[Mixed]:
+    """All requests of an operation with one name of another and else own ones."""
+    body = body_of(operation, own)
+    in_path = [
+        each
+        for each in own.path
+        if f"{{{each}}}" in operation.path and each not in ("partition", "offset", "version")
+    ]
+    in_body = [each for each in PLACES if each in operation.fields]
+    in_query = [each for each in PLACES if each in operation.query]
+    query: Json = {"member_id": own.fields["member_id"]} if "member_id" in in_query else {}
+    if in_body or in_query:
+        for place in in_path:
+            yield Mixed(place, {**own.path, place: other.path[place]}, query, body)
+    for place in in_query:
+        asked = {**query, place: other.fields[place]}
+        yield Mixed(f"?{place}", own.path, asked, body)
+    for place in in_body:
+        changed = {**(body or {}), place: other.fields[place]}
+        if place == "topic":
+            changed.pop("topics", None)
+        if place == "offsets" and operation.path.endswith("/trim"):
+            continue
+        yield Mixed(f"body {place}", own.path, query, changed)
+
+
+@pytest.mark.parametrize("role", ["admin", "producer", "consumer", "readonly"])
+def test_one_foreign_name_among_own_ones_is_answered_like_an_absent_one(
+    node: Callers, things: Things, own: Things, role: str
+) -> None:
+    document = node.do("GET", "/openapi.json")
+    key = node.key(role, "acme")["key"]
+    none = absent(things)
+    before = state_of(node)
+    codes: list[str | None] = []
+    for operation in operations(document):
+        if operation.path == "/producers/init":
+            # Transactional ids are separate by tenant, so every one is the caller's own.
+            continue
+        pairs = zip(mixed(operation, own, things), mixed(operation, own, none), strict=True)
+        for theirs, nobodys in pairs:
+            foreign = send(node, operation, *theirs[1:], key)
+            missing = send(node, operation, *nobodys[1:], key)
+            where = (operation.method, operation.path, theirs.place, foreign, missing)
+            assert masked(foreign, things) == masked(missing, none), where
+            shown = foreign.content
+            for given in (*things.path.values(), *map(str, things.fields.values())):
+                shown = shown.replace(given.encode(), b"")
+            assert b"globex" not in shown, where
+            codes.append(foreign.body.get("code") if foreign.status >= 400 else None)
+    assert len(codes) > 100
+    if role == "admin":
+        # Requests that could not even be read, or were refused for another reason, show nothing.
+        assert codes.count("request_invalid") <= 2, codes
+        assert codes.count("permission_denied") <= 1, codes
+    assert state_of(node) == before
 
 
 def masked(answer: Answer, things: Things) -> tuple[int, bytes, list[str]]:
