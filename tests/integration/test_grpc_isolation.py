@@ -1,6 +1,8 @@
 """Tenants over gRPC: what another tenant has is answered like what nobody has."""
 
+import datetime as dt
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from goqueue.gateways.grpc import protocol
+from goqueue.gateways.grpc.grpc_listener import METHODS
 from tests.integration.grpc_client import CallFailed, GrpcClient, grpc_address, grpc_client
 from tests.integration.keyed_callers import Callers, keyed_node
 
@@ -20,6 +23,9 @@ CALLS: dict[str, Any] = {
     "AckService/Ack": lambda it: protocol.AckRequest(receipt_handle=it.receipt),
     "AckService/Nack": lambda it: protocol.NackRequest(receipt_handle=it.receipt),
     "AckService/Reject": lambda it: protocol.RejectRequest(receipt_handle=it.receipt),
+    "AckService/ExtendVisibility": lambda it: protocol.ExtendVisibilityRequest(
+        receipt_handle=it.receipt, visibility_timeout=dt.timedelta(seconds=30)
+    ),
     "AckService/BatchAck": lambda it: protocol.BatchAckRequest(receipt_handles=[it.receipt]),
     "OffsetService/FetchOffsets": lambda it: protocol.FetchOffsetsRequest(group_id=it.group),
     "OffsetService/CommitOffsets": lambda it: protocol.CommitOffsetsRequest(
@@ -50,8 +56,12 @@ CALLS: dict[str, Any] = {
     "TransactionService/DescribeTransaction": lambda it: protocol.DescribeTransactionRequest(
         transaction_id=it.transaction
     ),
-    "TransactionService/ListTransactions": lambda _: protocol.ListTransactionsRequest(),
 }
+# What is asked in tests of its own, or is about nothing that has an owner.
+STREAMS = {"PublishService/PublishStream", "ConsumeService/Consume", "ConsumeService/Subscribe"}
+OWN = {"TransactionService/InitProducer", "TransactionService/ListTransactions"}
+OWN |= {f"{each}/Check" for each in ("HealthService", "/grpc.health.v1.Health")}
+OWN |= {f"{each}/Watch" for each in ("HealthService", "/grpc.health.v1.Health")}
 
 
 class Things(NamedTuple):
@@ -67,8 +77,8 @@ class Things(NamedTuple):
     def masked(self, text: str) -> str:
         given = zip(self._fields, map(str, self), strict=True)
         for name, value in sorted(given, key=lambda each: -len(each[1])):
-            text = text.replace(value, f"<{name}>")
-        return text
+            text = re.sub(rf"(?<![\w.]){re.escape(value)}(?!\w)", f"<{name}>", text)
+        return re.sub(r"seconds: \d+|nanos: \d+", "time", text)
 
 
 class Scene(NamedTuple):
@@ -76,6 +86,7 @@ class Scene(NamedTuple):
     callers: Callers
     theirs: Things
     their_key: str
+    own: Things
     key: str
 
 
@@ -87,18 +98,22 @@ def two_tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         for tenant in ("acme", "globex"):
             callers.do("POST", "/admin/tenants", {"id": tenant, "name": tenant})
             keys[tenant] = str(callers.key("admin", tenant)["key"])
-        body = {"name": "globex.orders", "num_partitions": 1}
-        callers.do("POST", "/topics", body, keys["globex"])
+            body = {"name": f"{tenant}.orders", "num_partitions": 1}
+            callers.do("POST", "/topics", body, keys[tenant])
         address = grpc_address(callers.server)
-        with grpc_client(address, keys["globex"]) as client:
-            theirs = made_by(client)
-            yield Scene(address, callers, theirs, keys["globex"], keys["acme"])
+        with (
+            grpc_client(address, keys["globex"]) as client,
+            grpc_client(address, keys["acme"]) as other,
+        ):
+            theirs = made_by(client, "globex")
+            own = made_by(other, "acme")
+            yield Scene(address, callers, theirs, keys["globex"], own, keys["acme"])
 
 
-def made_by(client: GrpcClient) -> Things:
+def made_by(client: GrpcClient, tenant: str) -> Things:
     """A topic with a leased message, a group and an open transaction of the tenant."""
-    client.publish("globex.orders", VALUE.encode())
-    (message,) = client.subscribe("globex.workers", "globex.orders").messages(1)
+    client.publish(f"{tenant}.orders", VALUE.encode() if tenant == "globex" else b"own")
+    (message,) = client.subscribe(f"{tenant}.workers", f"{tenant}.orders").messages(1)
     init = protocol.InitProducerRequest(transactional_id="jobs")
     producer = client.call(
         "TransactionService/InitProducer", init, protocol.InitProducerResponse
@@ -108,8 +123,8 @@ def made_by(client: GrpcClient) -> Things:
         "TransactionService/BeginTransaction", begin, protocol.BeginTransactionResponse
     )
     return Things(
-        topic="globex.orders",
-        group="globex.workers",
+        topic=f"{tenant}.orders",
+        group=f"{tenant}.workers",
         transactional_id="jobs",
         producer=producer,
         transaction=begun.transaction_id,
@@ -151,6 +166,50 @@ def test_a_call_about_what_another_tenant_has_tells_nothing(scene: Scene, method
 
     assert of_theirs == of_nobody
     assert VALUE not in of_theirs
+
+
+def test_every_method_is_tried() -> None:
+    served = {method.decode().removeprefix("/goqueue.v1.") for method in METHODS}
+    assert served == CALLS.keys() | STREAMS | OWN
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_one_foreign_name_among_own_ones_tells_nothing(scene: Scene, method: str) -> None:
+    nobodys = absent(scene.theirs)
+    for field in Things._fields:
+        with grpc_client(scene.address, scene.key) as client:
+            answers = []
+            for given in (scene.theirs, nobodys):
+                things = scene.own._replace(**{field: getattr(given, field)})
+                if repr(CALLS[method](things)) == repr(CALLS[method](scene.own)):
+                    # It names nothing of this kind, or what it names is the same for everybody.
+                    break
+                answers.append(outcome(client, method, things))
+            else:
+                assert answers[0] == answers[1], field
+                assert VALUE not in answers[0]
+
+
+def test_transactions_of_other_tenants_are_not_listed(scene: Scene) -> None:
+    request = protocol.ListTransactionsRequest()
+    with grpc_client(scene.address, scene.key) as client:
+        method, kind = "TransactionService/ListTransactions", protocol.ListTransactionsResponse
+        listed = client.call(method, request, kind)
+    found = {each.transaction_id for each in listed.transactions}
+    assert scene.theirs.transaction not in found
+
+
+def test_a_stream_of_publishes_to_another_tenant_is_answered_like_one_to_no_topic(
+    scene: Scene,
+) -> None:
+    answers = []
+    for things in (scene.theirs, absent(scene.theirs)):
+        with grpc_client(scene.address, scene.key) as client:
+            request = protocol.PublishStreamRequest(topic=things.topic, value=b"x")
+            (answer,) = client.publish_stream([request])
+            answers.append(things.masked(str(answer)))
+    assert answers[0] == answers[1]
+    assert "TOPIC_NOT_FOUND" in answers[0]
 
 
 @pytest.mark.parametrize("method", ["consume", "subscribe"])
