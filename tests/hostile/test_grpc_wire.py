@@ -9,12 +9,16 @@ import gzip
 import os
 import random
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
+import grpc
 import pytest
 
+import goqueue
 from goqueue.gateways.grpc import protocol
 from goqueue.gateways.grpc.http2.frames import (
     PREFACE,
@@ -24,8 +28,8 @@ from goqueue.gateways.grpc.http2.frames import (
     write_frame,
 )
 from goqueue.gateways.grpc.http2.header_codec import encode_headers
-from tests.integration.grpc_client import CallFailed, grpc_address, grpc_client
-from tests.integration.http_api import Api
+from tests.certificates import NEEDS_OPENSSL, Authority
+from tests.integration.grpc_client import CallFailed, GrpcClient, grpc_address, grpc_client
 from tests.integration.server_process import ServerProcess, serving
 
 TOPIC = "orders"
@@ -42,27 +46,81 @@ HEAD = [
 ]
 
 
+class Target:
+    """A node that is attacked, in the clear or over TLS, and how to speak to it."""
+
+    def __init__(self, process: ServerProcess, authority: Authority | None) -> None:
+        self.process = process
+        self._ca_file = None if authority is None else authority.ca_file
+        self._tls = None
+        if self._ca_file is not None:
+            self._tls = ssl.create_default_context(cafile=self._ca_file)
+            self._tls.set_alpn_protocols(["h2"])
+
+    def connect(self) -> socket.socket:
+        host, _, port = grpc_address(self.process).partition(":")
+        plain = socket.create_connection((host, int(port)), timeout=30)
+        if self._tls is None:
+            return plain
+        return self._tls.wrap_socket(plain, server_hostname=host)
+
+    def client(self, key: str = "") -> contextlib.AbstractContextManager[GrpcClient]:
+        """A client that behaves."""
+        credentials = None
+        if self._ca_file is not None:
+            credentials = grpc.ssl_channel_credentials(self._ca_file.read_bytes())
+        return grpc_client(grpc_address(self.process), key, credentials)
+
+    def create(self, topic: str, *, partitions: int) -> None:
+        ca_file = None if self._ca_file is None else str(self._ca_file)
+        with goqueue.connect_sync(self.process.url, ca_file=ca_file) as q:
+            q.topics.create(topic, partitions=partitions)
+
+    @property
+    def resident_bytes(self) -> int:
+        return self.process.resident_bytes
+
+
+@contextlib.contextmanager
+def target(folder: Path, authority: Authority | None, *flags: str) -> Iterator[Target]:
+    flags = ("--grpc", "127.0.0.1:0", *flags)
+    if authority is not None:
+        issued = authority.issue()
+        flags += ("--tls-enabled=true", "--tls-cert-file", issued.cert)
+        flags += ("--tls-key-file", issued.key)
+    with serving(folder / "data", *flags) as process:
+        yield Target(process, authority)
+
+
+@pytest.fixture(params=["plain", pytest.param("tls", marks=NEEDS_OPENSSL)], scope="module")
+def authority(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Authority | None:
+    """Every attack is tried in the clear and over TLS."""
+    if request.param == "plain":
+        return None
+    return Authority(tmp_path_factory.mktemp("tls") / "ca")
+
+
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with serving(tmp_path_factory.mktemp("node"), "--grpc", "127.0.0.1:0") as process:
-        with contextlib.closing(Api(process.url)) as api:
-            api.create(TOPIC, partitions=2)
-        yield process
+def node(tmp_path_factory: pytest.TempPathFactory, authority: Authority | None) -> Iterator[Target]:
+    with target(tmp_path_factory.mktemp("node"), authority) as made:
+        made.create(TOPIC, partitions=2)
+        yield made
 
 
 @pytest.fixture(autouse=True)
-def _serves_others(node: ServerProcess) -> Iterator[None]:
+def _serves_others(node: Target) -> Iterator[None]:
     yield
-    with grpc_client(grpc_address(node)) as client:
+    with node.client() as client:
         assert client.publish(TOPIC, b"still here").offset >= 0
 
 
 class Attacker:
     """A plain socket that has begun to speak HTTP/2."""
 
-    def __init__(self, node: ServerProcess, *, speaks: bool = True) -> None:
-        host, _, port = grpc_address(node).partition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=30)
+    def __init__(self, node: Target, *, speaks: bool = True) -> None:
+        self.socket = node.connect()
         if speaks:
             self.socket.sendall(PREFACE + settings({}))
 
@@ -80,7 +138,7 @@ class Attacker:
     def frames(self) -> Iterator[tuple[int, int, bytes]]:
         """What the node sends until it closes: type, stream and payload."""
         data = b""
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, ssl.SSLEOFError):
             while piece := self.socket.recv(65_536):
                 data += piece
                 while len(data) >= 9 and len(data) >= 9 + (size := int.from_bytes(data[:3], "big")):
@@ -100,7 +158,7 @@ class Attacker:
 
 
 @pytest.fixture
-def attacker(node: ServerProcess) -> Iterator[Attacker]:
+def attacker(node: Target) -> Iterator[Attacker]:
     with contextlib.closing(Attacker(node)) as made:
         yield made
 
@@ -114,13 +172,13 @@ def attacker(node: ServerProcess) -> Iterator[Attacker]:
         PREFACE[:-1] + b"x",
     ],
 )
-def test_what_is_no_http2_is_refused(node: ServerProcess, data: bytes) -> None:
+def test_what_is_no_http2_is_refused(node: Target, data: bytes) -> None:
     with contextlib.closing(Attacker(node, speaks=False)) as attacker:
         attacker.send(data)
         assert attacker.farewell()[0] == 1
 
 
-def test_random_bytes_end_their_connection_only(node: ServerProcess) -> None:
+def test_random_bytes_end_their_connection_only(node: Target) -> None:
     chance = random.Random(os.environ.get("SIM_SEED_BASE", "5"))
     for _ in range(40):
         with contextlib.closing(Attacker(node)) as attacker:
@@ -170,8 +228,8 @@ def test_a_header_block_without_end_is_cut_off(attacker: Attacker) -> None:
     assert attacker.farewell() == (11, "the headers are too large")
 
 
-def test_huge_metadata_fail_one_call(node: ServerProcess) -> None:
-    with grpc_client(grpc_address(node)) as client:
+def test_huge_metadata_fail_one_call(node: Target) -> None:
+    with node.client() as client:
         with pytest.raises(CallFailed) as failed:
             client.call(
                 "HealthService/Check",
@@ -270,7 +328,7 @@ def test_a_header_block_that_unfolds_without_measure_ends_its_connection(
 
 
 def test_messages_that_decompress_to_a_thousand_times_their_size_wait_as_they_came(
-    node: ServerProcess,
+    node: Target,
 ) -> None:
     bomb = gzip.compress(bytes(15 * MIB), 9)
     message = struct.pack(">BL", 1, len(bomb)) + bomb
@@ -292,9 +350,7 @@ def test_messages_that_decompress_to_a_thousand_times_their_size_wait_as_they_ca
         assert node.resident_bytes - before < 256 * MIB
 
 
-def test_ten_thousand_calls_are_a_hundred_at_a_time(
-    node: ServerProcess, attacker: Attacker
-) -> None:
+def test_ten_thousand_calls_are_a_hundred_at_a_time(node: Target, attacker: Attacker) -> None:
     request = protocol.ConsumeRequest(topic=TOPIC, start_position=1).SerializeToString()
     before = node.resident_bytes
     for number in range(1, 20_001, 2):
@@ -327,11 +383,10 @@ def _until_trailers(attacker: Attacker) -> Iterator[tuple[int, int, bytes]]:
             return
 
 
-def test_a_reader_that_takes_nothing_holds_one_batch(node: ServerProcess) -> None:
+def test_a_reader_that_takes_nothing_holds_one_batch(node: Target) -> None:
     topic = "large"
-    with contextlib.closing(Api(node.url)) as api:
-        api.create(topic, partitions=1)
-    with grpc_client(grpc_address(node)) as client:
+    node.create(topic, partitions=1)
+    with node.client() as client:
         for _ in range(64):
             client.publish(topic, os.urandom(MIB - 1000))
     before = node.resident_bytes
@@ -352,11 +407,10 @@ def test_a_reader_that_takes_nothing_holds_one_batch(node: ServerProcess) -> Non
         assert node.resident_bytes - before < 16 * 8 * MIB
 
 
-def test_a_subscription_cancelled_in_the_middle_of_a_batch_frees_it(node: ServerProcess) -> None:
+def test_a_subscription_cancelled_in_the_middle_of_a_batch_frees_it(node: Target) -> None:
     topic = "middle"
-    with contextlib.closing(Api(node.url)) as api:
-        api.create(topic, partitions=1)
-    with grpc_client(grpc_address(node)) as client:
+    node.create(topic, partitions=1)
+    with node.client() as client:
         for number in range(40):
             client.publish(topic, b"%d" % number * 10_000)
         request = protocol.SubscribeRequest(topics=[topic], group_id="middle", max_messages=40)
@@ -375,26 +429,25 @@ def test_a_subscription_cancelled_in_the_middle_of_a_batch_frees_it(node: Server
         stream.cancel()
 
 
-def test_thousands_of_silent_connections_leave_room(node: ServerProcess) -> None:
+def test_thousands_of_silent_connections_leave_room(node: Target) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(500):
             stack.enter_context(contextlib.closing(Attacker(node)))
-        with grpc_client(grpc_address(node)) as client:
+        with node.client() as client:
             assert client.publish(TOPIC, b"x").offset >= 0
 
 
 def test_wrong_keys_are_refused_late_and_end_their_connection(
-    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority | None
 ) -> None:
     folder = tmp_path_factory.mktemp("keys")
     secret = folder / "root"
     secret.write_text("gq_" + "7" * 64)
     secret.chmod(0o600)
-    flags = ("--grpc", "127.0.0.1:0", "--auth-enabled", "true", "--api-root-key-file", str(secret))
-    with serving(folder / "data", *flags) as node:
-        address = grpc_address(node)
+    flags = ("--auth-enabled", "true", "--api-root-key-file", str(secret))
+    with target(folder, authority, *flags) as node:
         for key in ("", "gq_wrong", "a" * 5000):
-            with grpc_client(address, key) as client:
+            with node.client(key) as client:
                 with pytest.raises(CallFailed) as failed:
                     client.publish(TOPIC, b"x")
                 assert failed.value.status == "UNAUTHENTICATED"
@@ -404,40 +457,39 @@ def test_wrong_keys_are_refused_late_and_end_their_connection(
             for number in (1, 3, 5):
                 attacker.call(number, b"", head=[*HEAD, (b"authorization", b"Bearer gq_wrong")])
             assert attacker.farewell() == (0, "no valid key")
-        assert "Traceback" not in node.said_in_this_life
-        with grpc_client(address) as client:
+        assert "Traceback" not in node.process.said_in_this_life
+        with node.client() as client:
             # Health checks need no key.
             method, request = "grpc.health.v1.Health/Check", protocol.HealthCheckRequest()
             answer = client.call(method, request, protocol.HealthCheckResponse)
             assert answer.status == protocol.SERVING_STATUS_SERVING
-        with grpc_client(address, "gq_" + "7" * 64) as client:
+        with node.client("gq_" + "7" * 64) as client:
             with pytest.raises(CallFailed) as failed:
                 client.publish(TOPIC, b"x")
             assert failed.value.status == "NOT_FOUND"
 
 
 def test_many_clients_with_wrong_keys_do_not_keep_out_one_with_the_right_key(
-    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority | None
 ) -> None:
     folder = tmp_path_factory.mktemp("keys")
     secret = folder / "root"
     secret.write_text("gq_" + "7" * 64)
     secret.chmod(0o600)
-    flags = ("--grpc", "127.0.0.1:0", "--auth-enabled", "true", "--api-root-key-file", str(secret))
-    with serving(folder / "data", *flags) as node:
-        address = grpc_address(node)
+    flags = ("--auth-enabled", "true", "--api-root-key-file", str(secret))
+    with target(folder, authority, *flags) as node:
         is_over = threading.Event()
 
         def guess() -> None:
             while not is_over.is_set():
-                with grpc_client(address, "gq_wrong") as client, contextlib.suppress(CallFailed):
+                with node.client("gq_wrong") as client, contextlib.suppress(CallFailed):
                     client.publish(TOPIC, b"x")
 
         guessers = [threading.Thread(target=guess, daemon=True) for _ in range(8)]
         for guesser in guessers:
             guesser.start()
         for _ in range(10):
-            with grpc_client(address, "gq_" + "7" * 64) as client:
+            with node.client("gq_" + "7" * 64) as client:
                 with pytest.raises(CallFailed) as failed:
                     client.publish(TOPIC, b"x")
                 assert failed.value.status == "NOT_FOUND"

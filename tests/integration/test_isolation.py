@@ -333,10 +333,12 @@ def test_what_another_tenant_has_is_answered_like_what_nobody_has(
 
 
 # Where a request may name things, beside its path.
-PLACES = ("topic", "topics", "to_topic", "dead_letter_topic", "group", "member_id", "subject")
-PLACES += ("receipt_handle", "receipt_handles", "leases", "offsets", "revoked_partitions")
-PLACES += ("producer_id", "transactional_id", "transaction_id", "transaction_ids", "references")
-PLACES += ("consumer_group", "consumer_id", "subjectPrefix")
+PLACES = (
+    *("topic", "topics", "to_topic", "dead_letter_topic", "group", "member_id", "subject"),
+    *("receipt_handle", "receipt_handles", "leases", "offsets", "revoked_partitions"),
+    *("producer_id", "transactional_id", "transaction_id", "transaction_ids", "references"),
+    *("consumer_group", "consumer_id", "subjectPrefix"),
+)
 
 
 class Mixed(NamedTuple):
