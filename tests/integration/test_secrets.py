@@ -8,7 +8,12 @@ of the command line are searched for each.
 import base64
 import contextlib
 import http.client
+import os
 import pickle
+import resource
+import signal
+import subprocess
+import sys
 import tarfile
 import traceback
 from collections.abc import Iterator
@@ -20,6 +25,7 @@ import pytest
 
 import goqueue
 from goqueue.model import KEY_RANDOM_BYTES, Secret, is_key_text, key_text
+from tests.certificates import NEEDS_OPENSSL, Authority
 from tests.integration.program import Program
 from tests.integration.server_process import COLD, ServerProcess
 
@@ -179,3 +185,51 @@ def test_a_secret_of_the_client_is_neither_shown_encoded_nor_pickled() -> None:
         with pytest.raises(TypeError) as refused:
             encode(secret)
         assert WRONG not in str(refused.value)
+
+
+def dumps_core(arguments: list[str], folder: Path, *, until: str = "") -> bool:
+    """Whether a process that is aborted leaves a core dump, if limits allow it one."""
+    folder.mkdir()
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    resource.prlimit(process.pid, resource.RLIMIT_CORE, (most, most))
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if until in line:
+            break
+    else:
+        raise AssertionError(said)
+    process.send_signal(signal.SIGABRT)
+    _, status = os.waitpid(process.pid, 0)
+    process.returncode = status
+    process.stdout.close()
+    assert os.WIFSIGNALED(status), said
+    for core in folder.glob("core*"):
+        core.unlink()
+    return os.WCOREDUMP(status)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can keep a process from dumping")
+@pytest.mark.parametrize("secret", ["keys", pytest.param("certificate", marks=NEEDS_OPENSSL)])
+def test_a_node_that_holds_secrets_leaves_no_core_dump(tmp_path: Path, secret: str) -> None:
+    wait = "import time; print('ready', flush=True); time.sleep(60)"
+    if not dumps_core(["-c", wait], tmp_path / "any", until="ready"):
+        pytest.skip("this machine dumps no process")
+    if secret == "keys":  # noqa: S105 - the kind of secret
+        root_file = tmp_path / "root.key"
+        root_file.write_text(ROOT)
+        root_file.chmod(0o600)
+        flags = ["--auth-enabled", "--api-root-key-file", str(root_file)]
+    else:
+        issued = Authority(tmp_path / "ca").issue()
+        flags = ["--tls-enabled", "--tls-cert-file", issued.cert, "--tls-key-file", issued.key]
+    flags += ["--http", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    assert not dumps_core([*COLD, "serve", *flags], tmp_path / secret, until="listening on")

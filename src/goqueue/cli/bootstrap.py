@@ -9,13 +9,20 @@ from goqueue.cli.errors import Failure
 from goqueue.cli.output import Reply
 from goqueue.client.security import NewApiKey
 from goqueue.model import SECOND, Refused, Timestamp
-from goqueue.runtime import DataDirectoryUnusable, FirstKey, NodeHalted, create_first_key
+from goqueue.runtime import (
+    DataDirectoryUnusable,
+    FirstKey,
+    NodeHalted,
+    create_first_key,
+    forbid_memory_dumps,
+)
 
 __all__ = ["bootstrap_key"]
 
 
 def bootstrap_key(data_dir: str, name: str) -> Reply[NewApiKey]:
     """Create an admin key in a data directory whose node is stopped."""
+    forbid_memory_dumps()
     try:
         first = uvloop.run(create_first_key(data_dir, name))
     except (DataDirectoryUnusable, NodeHalted, Refused) as error:

@@ -61,7 +61,8 @@ def run_node(settings: Settings, *, say: Say, ports_tried: int) -> int:
     keep_freed_memory()
     if settings.listeners.http is None:
         return _fail("listeners.http is off, and no other listener is enabled", ExitCode.MISUSED)
-    if settings.auth.is_enabled:
+    if settings.auth.is_enabled or settings.tls.is_enabled or settings.cluster.is_enabled:
+        # Digests and the root key, the keys of certificates, the secret of the cluster.
         forbid_memory_dumps()
     log = start_logging(settings.log.level, settings.log.format)
     try:

@@ -1,7 +1,7 @@
 """The root key: an admin key that exists as long as the process, in no journal and in no list.
 
-It comes by a file or by the environment, and with authentication on the memory of the process is
-neither written to a core dump nor shown to other processes of its user.
+It comes by a file or by the environment. The memory of a process that holds it, or another secret,
+is neither written to a core dump nor shown to other processes of its user.
 """
 
 import ctypes
