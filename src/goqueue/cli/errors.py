@@ -47,6 +47,10 @@ _HINTS = {
     "transaction_not_found": "it has ended or never existed; see: goqueue txn list",
     "unauthenticated": "provide an API key with --api-key-file, GOQUEUE_API_KEY or a context",
 }
+# Nobody creates such a topic, and to keys that may not read it it does not exist.
+_INTERNAL_HINT = (
+    "names that begin with __ belong to the node; admins of the tenant default read them"
+)
 # Shorter than what the API says, where the name is known.
 _SENTENCES = {
     "group_not_found": 'group "{group}" does not exist',
@@ -127,6 +131,8 @@ def explained(
         return ServerRefusal(words, code=code, hint="it is unknown, revoked or expired")
     names = {**_UNNAMED, **_typed_names(), **(details or {})}
     hint = _HINTS.get(code)
+    if code == "topic_not_found" and str(names["topic"]).startswith("__"):
+        hint, near = _INTERNAL_HINT, ()
     is_named = code in _SENTENCES and names.keys() & (details or {}).keys()
     if hint is None:
         return ServerRefusal(_trim(sentence), code=code)

@@ -23,3 +23,13 @@ def test_what_is_wrong_with_a_certificate_names_the_flag_that_mends_it() -> None
 
     assert "give it as --ca-file" in as_failure(untrusted, "https://localhost:1").format_message()
     assert "(--client-cert)" in as_failure(closed, "https://localhost:1").format_message()
+
+
+def test_a_topic_of_the_node_is_not_one_to_create() -> None:
+    absent = GoQueueError(
+        "topic_not_found", "It does not exist.", details={"topic": "__audit"}, status=404
+    )
+    told = as_failure(absent, "https://localhost", near=["audit"]).format_message()
+    assert "admins of the tenant default" in told
+    assert "create" not in told
+    assert "did you mean" not in told
