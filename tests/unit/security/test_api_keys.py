@@ -1,5 +1,6 @@
 """Keys: which secret proves which key, and until when."""
 
+import base64
 from collections.abc import Iterable
 
 import msgspec
@@ -8,8 +9,25 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from goqueue.model import HOUR, ROOT_KEY, SECOND, Code, KeyId, Refused, Timestamp
-from goqueue.model.requests import GRACE_NS_KEY_MAX, METADATA_MAX, KeyVerifiers, Role
+from goqueue.model import (
+    HOUR,
+    KEY_RANDOM_BYTES,
+    ROOT_KEY,
+    SECOND,
+    Code,
+    KeyId,
+    Refused,
+    Timestamp,
+    key_text,
+)
+from goqueue.model.requests import (
+    GRACE_NS_KEY_MAX,
+    METADATA_MAX,
+    KeyVerifiers,
+    Role,
+    key_digest,
+    make_verifiers,
+)
 from goqueue.security import ApiKeys, KeyDeleted, KeyStated, UsageStated
 from tests.unit.security.secrets import key_id, new_key, new_secret, verifiers_of
 
@@ -343,3 +361,41 @@ def test_verifiers_survive_the_journal() -> None:
     verifiers = verifiers_of("x")
 
     assert msgspec.json.decode(msgspec.json.encode(verifiers), type=KeyVerifiers) == verifiers
+
+
+def test_nothing_that_is_stored_of_a_key_proves_it() -> None:
+    """A thief of the journal tries every piece of it, as it is and in each usual form."""
+    id_ = key_id(1)
+    secret = key_text(bytes(range(KEY_RANDOM_BYTES)))
+    node_secret = bytes(32)
+    salts = bytes(16), bytes(range(16))
+    keys = _with_key(verifiers=make_verifiers(id_, secret.encode(), node_secret, salts))
+    stated = keys.state(id_)
+    assert stated is not None
+    assert stated.verifiers is not None
+    assert _identify(keys, key_digest(secret.encode()), _NOW) == id_
+
+    stored = _texts_and_bytes(msgspec.to_builtins(stated, builtin_types=(bytes,)))
+    assert stated.verifiers.digest in stored
+    assert len(stored) > 10
+    tried = 0
+    for each in stored:
+        pieces = {each[start:end] for start in range(len(each)) for end in range(start, len(each))}
+        for piece in {each, *pieces}:
+            hexed, encoded = piece.hex().encode(), base64.b64encode(piece)
+            forms = (piece, hexed, encoded, encoded.rstrip(b"="), b"gq_" + hexed)
+            for guess in forms:
+                tried += 1
+                assert _identify(keys, key_digest(guess), _NOW) is None, guess
+    assert tried > 10_000
+
+
+def _texts_and_bytes(value: object) -> list[bytes]:
+    """Every text and every value of bytes in what msgspec encodes."""
+    if isinstance(value, dict):
+        return [found for each in value.values() for found in _texts_and_bytes(each)]
+    if isinstance(value, list | tuple):
+        return [found for each in value for found in _texts_and_bytes(each)]
+    if isinstance(value, str):
+        return [value.encode()]
+    return [value] if isinstance(value, bytes) else []
