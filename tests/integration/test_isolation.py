@@ -28,6 +28,8 @@ OWN |= {"/rebalance/stats"}
 OWN |= {"/cluster/state", "/cluster/health"}
 OWN |= {"/schemas/subjects", "/schemas/stats", "/schemas/config", "/schema-registry/subjects"}
 OWN |= {f"/schema-registry/{each}" for each in ("schemas/types", "config", "mode")}
+DATA = {"application/json", "application/octet-stream", "text/event-stream"}
+DATA |= {"application/vnd.schemaregistry.v1+json"}
 # They answer each item, or say for a whole list that nothing was done.
 BY_ITEM = {"/messages/ack/batch", "/messages/visibility/batch", "/messages/release"}
 BY_ITEM |= {f"/groups/{{group}}/leases/{each}" for each in ("ack", "nack", "reject", "extend")}
@@ -302,6 +304,7 @@ def test_no_operation_shows_or_changes_what_another_tenant_has(
             shown = shown.replace(given.encode(), b"")
         assert b"globex" not in shown, (operation, answer)
         assert b"secret" not in shown, (operation, answer)
+        assert_is_data(answer)
         is_own = operation.path in OWN and operation.method == "GET"
         if not is_own and operation.path not in (*BY_ITEM, "/producers/init"):
             assert answer.status in (400, 403, 404), (operation, answer)
@@ -399,6 +402,7 @@ def test_one_foreign_name_among_own_ones_is_answered_like_an_absent_one(
             for given in (*things.path.values(), *map(str, things.fields.values())):
                 shown = shown.replace(given.encode(), b"")
             assert b"globex" not in shown, where
+            assert_is_data(foreign)
             codes.append(foreign.body.get("code") if foreign.status >= 400 else None)
     assert len(codes) > 100
     if role == "admin":
@@ -406,6 +410,13 @@ def test_one_foreign_name_among_own_ones_is_answered_like_an_absent_one(
         assert codes.count("request_invalid") <= 2, codes
         assert codes.count("permission_denied") <= 1, codes
     assert state_of(node) == before
+
+
+def assert_is_data(answer: Answer) -> None:
+    """No browser renders it as a page, whatever is in the messages and names."""
+    kind = answer.headers.get("content-type", "application/json").partition(";")[0]
+    assert kind in DATA, answer
+    assert answer.headers.get("cache-control") == "no-store", answer
 
 
 def masked(answer: Answer, things: Things) -> tuple[int, bytes, list[str]]:
