@@ -10,7 +10,7 @@ from goqueue.broker.groups.acks import Acks
 from goqueue.broker.tenant_quotas import TenantQuotas
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.model import Instant, Now
-from goqueue.model.requests import AclEffect, Read, Role
+from goqueue.model.requests import AclEffect, CommitOffsets, DescribeGroup, Read, Role
 from goqueue.security import RULES, Access, Acls, TenantMeter
 from tests.simulation.planted_patches import Plant, does_nothing, forget
 
@@ -29,6 +29,16 @@ def skips_the_roles_of_a_command(patch: pytest.MonkeyPatch) -> None:
 
 def skips_the_name_in_a_read(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(RULES, Read, msgspec.structs.replace(RULES[Read], name=None))
+
+
+def skips_the_topics_of_a_commit(patch: pytest.MonkeyPatch) -> None:
+    rule = msgspec.structs.replace(RULES[CommitOffsets], others=None)
+    patch.setitem(RULES, CommitOffsets, rule)
+
+
+def shows_groups_of_everybody(patch: pytest.MonkeyPatch) -> None:
+    rule = msgspec.structs.replace(RULES[DescribeGroup], name=None)
+    patch.setitem(RULES, DescribeGroup, rule)
 
 
 def keeps_what_was_decided_before_a_change(patch: pytest.MonkeyPatch) -> None:
@@ -112,6 +122,8 @@ def leaves_producers_to_the_next_tenant(patch: pytest.MonkeyPatch) -> None:
 PLANTED_IN_TENANTS: tuple[Plant, ...] = (
     skips_the_roles_of_a_command,
     skips_the_name_in_a_read,
+    skips_the_topics_of_a_commit,
+    shows_groups_of_everybody,
     keeps_what_was_decided_before_a_change,
     lets_an_allow_win_over_a_deny,
     takes_receipts_of_other_tenants,

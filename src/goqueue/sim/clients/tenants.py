@@ -22,7 +22,7 @@ from random import Random
 
 import msgspec
 
-from goqueue.model import LOCAL, SECOND, Caller, Code, KeyId, Message, Offset, Refused
+from goqueue.model import LOCAL, SECOND, Caller, Code, KeyId, LogId, Message, Offset, Refused
 from goqueue.model.requests import (
     Ack,
     Acked,
@@ -31,15 +31,18 @@ from goqueue.model.requests import (
     AclEffect,
     AclSpec,
     Command,
+    CommitOffsets,
     CreateAcl,
     CreateKey,
     CreateTenant,
     CreateTopic,
     DeleteAcl,
+    DescribeGroup,
     DescribeTopic,
     KeyDescription,
     KeyVerifiers,
     Leased,
+    ListDelayed,
     ListTopics,
     Operation,
     Publish,
@@ -345,23 +348,26 @@ class TenantClients:
         if key is None:
             return
         owner = self._random.choice([key.tenant] * 3 + list(_BOXES))
-        attempt = self._random.choice(self._attempts(owner))
+        attempt = self._random.choice(self._attempts(key, owner))
         self._send(key, attempt)
 
-    def _attempts(self, owner: str) -> list[_Try]:
+    def _attempts(self, key: _KeyTruth, owner: str) -> list[_Try]:
+        """What a key may try with a topic; a group is that of the topic, or the key's own."""
         box = _BOXES[owner]
+        group = self._random.choice([box, _BOXES[key.tenant]])
         batch = build([Message(value=owner.encode())])
+        commit = CommitOffsets(group=group, offsets={LogId(box, 0): Offset(0)})
+        consumer = (Role.CONSUMER,)
         readers = (Role.CONSUMER, Role.READONLY)
+        read = Operation.READ
         return [
             _Try(Publish(topic=box, batch=batch), owner, Operation.WRITE, (Role.PRODUCER,)),
-            _Try(Read(topic=box, partition=0), owner, Operation.READ, readers),
+            _Try(Read(topic=box, partition=0), owner, read, readers),
             _Try(DescribeTopic(name=box), owner, Operation.DESCRIBE, (Role.PRODUCER, *readers)),
-            _Try(
-                Receive(group=box, topics=(box,), messages_max=2),
-                owner,
-                Operation.READ,
-                (Role.CONSUMER,),
-            ),
+            _Try(Receive(group=group, topics=(box,), messages_max=2), owner, read, consumer),
+            _Try(commit, owner, read, consumer),
+            _Try(ListDelayed(topic=box), owner, read, readers),
+            _Try(DescribeGroup(group=box), owner, read, readers),
         ]
 
     def _send(self, key: _KeyTruth, attempt: _Try) -> None:
@@ -480,8 +486,10 @@ class TenantClients:
         )
 
     def _kinds(self, attempt: _Try) -> tuple[ResourceType, ...]:
-        if isinstance(attempt.command, Receive):
+        if isinstance(attempt.command, Receive | CommitOffsets):
             return (ResourceType.TOPIC, ResourceType.GROUP)
+        if isinstance(attempt.command, DescribeGroup):
+            return (ResourceType.GROUP,)
         return (ResourceType.TOPIC,)
 
     def _may(self, key: _KeyTruth, attempt: _Try, kind: ResourceType, *, doubtful: bool) -> bool:
