@@ -109,14 +109,17 @@ class BrokerProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(how)
         # Thousands of partitions take their time: each log is closed with a sync.
         self._process.wait(_STOP_S)
 
-    def restart(self) -> None:
-        """Stop it cleanly, start it again over the same data, on another port, until it serves."""
-        self.__exit__(None, None, None)
+    def restart(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it, start it again over the same data, on another port, until it serves."""
+        self._end(how)
         self.__enter__()
         asyncio.run(_wait_until_ready(self.port))
 

@@ -24,6 +24,7 @@ SUITE = Suite(
         "timing": access_check.timing,
         "neighbour": tenants.neighbour,
         "quota": tenants.quota,
+        "usage": tenants.usage,
         "revoke": tenants.revoke,
         "off": auth_off.off,
     },

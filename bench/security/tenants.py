@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import multiprocessing
+import signal
 import time
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ from bench.figure import Detail, Figure, Target
 from bench.security.keyed import KeyedNode, keyed, keyed_node
 from bench.wire import Wire
 
-__all__ = ["neighbour", "quota", "revoke"]
+__all__ = ["neighbour", "quota", "revoke", "usage"]
 
 _RATE = 1000
 _BATCH = 100
@@ -158,6 +159,50 @@ def quota(folder: str, scale: float) -> Iterator[Figure]:
         unit="% off",
         target=Target(below=2.0),
         details={"quota_per_s": _RATE, "accepted_per_s": round(rate, 1), "seconds": seconds},
+    )
+
+
+def usage(folder: str, scale: float) -> Iterator[Figure]:
+    """How far the totals of a tenant are behind after a node was killed under load."""
+    seconds = max(2.0, 45 * scale)
+    with keyed_node(folder) as node:
+
+        async def publish() -> list[float]:
+            """When each message was answered."""
+            key = await node.tenant("counted", max_messages_per_second=0)
+            prepared = keyed(
+                "POST", "/topics/counted.orders/messages", key, {"messages": [{"value": "x"}]}
+            )
+            wire = await node.open()
+            answered: list[float] = []
+            until = time.perf_counter() + seconds
+            while time.perf_counter() < until:
+                await wire.send(prepared)
+                answered.append(time.perf_counter())
+                await asyncio.sleep(0.005)
+            wire.close()
+            return answered
+
+        answered = uvloop.run(publish())
+        killed = time.perf_counter()
+        node.broker.restart(signal.SIGKILL)
+        total = int(
+            uvloop.run(node.ask("GET", "/admin/tenants/counted/usage"))["total_messages_published"]
+        )
+    # The first message that is not in the total, and those that are only there.
+    behind = killed - answered[total] if total < len(answered) else 0.0
+    yield Figure(
+        figure="usage_after_kill",
+        value=round(behind, 2),
+        unit="s behind",
+        # A total is journaled after at most 30 seconds; then the journal is synced.
+        target=Target(below=31, details_at_most={"ahead": 0}),
+        details={
+            "seconds": seconds,
+            "published": len(answered),
+            "total": total,
+            "ahead": max(0, total - len(answered)),
+        },
     )
 
 

@@ -443,6 +443,7 @@ def test_the_bench_of_security_prints_its_figures(tmp_path: Path) -> None:
         pytest.param("attempts", "failed_attempts_p99", marks=pytest.mark.long),
         pytest.param("neighbour", "neighbour_own_p99", marks=pytest.mark.long),
         pytest.param("quota", "quota_accuracy", marks=pytest.mark.long),
+        ("usage", "usage_after_kill"),
         ("revoke", "revoked_key_refused"),
     ],
 )
@@ -453,3 +454,5 @@ def test_the_bench_of_keys_and_tenants_prints_its_figures(
     assert printed[0].figure == expected
     if only == "revoke":
         assert printed[0].details["accepted_afterwards"] == 0
+    if only == "usage":
+        assert printed[0].details["ahead"] == 0
