@@ -367,6 +367,11 @@ class ApiKeys:
             self._last_used[key] = minute
             self._used[key] = None
 
+    @property
+    def untold_uses(self) -> int:
+        """How many keys have uses that the journal does not know."""
+        return len(self._used)
+
     def take_used(self) -> dict[KeyId, int]:
         """Uses that the journal does not know, a bounded number of them."""
         taken = list(self._used)[:USAGE_ENTRIES_MAX]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from goqueue.model import MILLISECOND, SECOND, Code, Instant, Now, Refused, Timestamp
 from goqueue.model.requests import Quotas
-from goqueue.security.changes import USAGE_ENTRIES_MAX, TenantTotals, UsageStated
+from goqueue.security.changes import TenantTotals, UsageStated
 
 __all__ = ["RateState", "TenantMeter", "TenantMeters", "TokenBucket", "check_count"]
 
@@ -262,16 +262,19 @@ class TenantMeters:
             if meter is not None:
                 meter.apply(totals)
 
-    def take_changed(self, now: Now) -> tuple[TenantTotals, ...]:
-        """Totals that the journal does not know, a bounded number of them."""
+    def changed(self) -> list[str]:
+        """The tenants whose totals the journal does not know."""
+        return [tenant for tenant, meter in self._meters.items() if meter.is_changed]
+
+    def take(self, tenants: Iterable[str], now: Now) -> tuple[TenantTotals, ...]:
+        """The totals of these tenants, for the journal; of those that there are still."""
         taken = []
-        for meter in self._meters.values():
-            if meter.is_changed:
+        for tenant in tenants:
+            meter = self._meters.get(tenant)
+            if meter is not None and meter.is_changed:
                 meter.is_changed = False
                 meter.updated_at = now.wall
                 taken.append(meter.totals)
-                if len(taken) == USAGE_ENTRIES_MAX:
-                    break
         return tuple(taken)
 
     def state(self, tenants: Iterable[str]) -> Iterator[TenantTotals]:

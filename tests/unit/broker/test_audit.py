@@ -6,7 +6,19 @@ import msgspec
 import pytest
 
 from goqueue.broker import AuditConfig, JournalLimits
-from goqueue.model import ROOT_KEY, SECOND, Caller, Code, KeyId, LogId, Message, Observed, Refused
+from goqueue.model import (
+    ROOT_KEY,
+    SECOND,
+    Caller,
+    Code,
+    KeyId,
+    LogId,
+    LogSettings,
+    Message,
+    Observed,
+    Offset,
+    Refused,
+)
 from goqueue.model.requests import (
     AclDescription,
     AclEffect,
@@ -42,6 +54,8 @@ from goqueue.model.requests import (
     Published,
     QuotaChanges,
     Quotas,
+    Read,
+    Records,
     RecordsDeleted,
     ResetOffsets,
     ResourceType,
@@ -464,3 +478,17 @@ def test_an_admin_who_aborts_for_another_tenant_is_recorded() -> None:
     (record,) = [each for each in _records(house.node) if each.action == "transaction.abort"]
     assert record.resource == f"transaction:{began.transaction_id}"
     assert (record.roles, record.changes) == (("admin",), (FieldChange("tenant", new="globex"),))
+
+
+def test_old_records_are_removed_also_while_tenants_are_busy() -> None:
+    kept = LogSettings(segment_bytes=2_000, retention_ns=60 * SECOND, may_use_reserve=True)
+    node = DrivenNode(audit=AuditConfig(log=kept))
+    create(node, "orders")
+    for number in range(20):
+        create(node, f"topic-{number}")
+    for _ in range(180):
+        publish(node, "a", topic="orders")
+        node.advance(SECOND)
+
+    found = node.ask(Read(topic="__audit", partition=0, offset=Offset(40)), Records)
+    assert found.start > 0

@@ -1,5 +1,6 @@
 """Keys, ACLs and tenants in the node: durable when answered, and the same after a restart."""
 
+import msgspec
 import pytest
 
 from goqueue.broker import JournalLimits
@@ -82,6 +83,7 @@ from goqueue.model.requests import (
     TransactionStatistics,
 )
 from goqueue.records import build
+from goqueue.security import USAGE_ENTRIES_MAX
 from tests.unit.broker.driven_node import Crashed, DrivenNode, cut_off
 from tests.unit.broker.users import create, join, publish, read
 from tests.unit.security.secrets import key_id, new_key, new_secret, verifiers_of
@@ -433,6 +435,45 @@ def test_usage_survives_a_crash_but_for_half_a_minute() -> None:
 
     usage = node.ask(DescribeUsage(tenant="acme"), TenantUsage)
     assert usage.total_messages_published == 2
+
+
+def _statements_of_usage(node: DrivenNode) -> list[list[str]]:
+    """The tenants of each statement in the journal."""
+    changes = [
+        change
+        for record in read(node, TOPICS)
+        for change in msgspec.json.decode(record.value or b"[]")
+    ]
+    usage = [each for each in changes if each.get("type") == "usage"]
+    return [[totals["tenant"] for totals in each["totals"]] for each in usage]
+
+
+def test_totals_of_busy_tenants_are_journaled_twice_a_minute() -> None:
+    node = DrivenNode()
+    _tenant(node)
+    create(node, "acme.orders")
+    for _ in range(300):
+        publish(node, "a", topic="acme.orders")
+        node.advance(SECOND)
+
+    assert 9 <= len(_statements_of_usage(node)) <= 10
+
+
+def test_the_totals_of_all_tenants_are_journaled_however_many_are_busy() -> None:
+    node = DrivenNode()
+    tenants = [f"t{number:03}" for number in range(USAGE_ENTRIES_MAX + 20)]
+    for tenant in tenants:
+        _tenant(node, tenant, max_messages_per_second=0)
+        create(node, f"{tenant}.orders")
+    for _ in range(40):
+        for tenant in tenants:
+            publish(node, "a", topic=f"{tenant}.orders")
+        node.advance(SECOND)
+    node.restart()
+
+    for tenant in tenants:
+        usage = node.ask(DescribeUsage(tenant=tenant), TenantUsage)
+        assert 40 - 31 <= usage.total_messages_published <= 40, tenant
 
 
 def test_a_clean_stop_loses_no_usage() -> None:

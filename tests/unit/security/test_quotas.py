@@ -138,7 +138,7 @@ def test_totals_are_told_once_when_they_changed() -> None:
     meters.of("globex")
     now = Now(Instant(0), Timestamp(77))
 
-    (totals,) = meters.take_changed(now)
+    (totals,) = meters.take(meters.changed(), now)
     assert (totals.tenant, totals.published_messages, totals.published_bytes) == ("acme", 2, 20)
     assert totals.updated_at == 77
-    assert meters.take_changed(now) == ()
+    assert meters.changed() == []

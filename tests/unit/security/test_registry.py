@@ -30,7 +30,8 @@ def _filled() -> SecurityRegistry:
     while used:
         registry.apply(UsageStated(last_used=used))
         used = registry.keys.take_used()
-    registry.apply(UsageStated(totals=registry.meters.take_changed(Now(Instant(0), _NOW))))
+    totals = registry.meters.take(registry.meters.changed(), Now(Instant(0), _NOW))
+    registry.apply(UsageStated(totals=totals))
     return registry
 
 
