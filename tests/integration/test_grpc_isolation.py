@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from google.protobuf.duration_pb2 import Duration
 
 from goqueue.gateways.grpc import protocol
 from goqueue.gateways.grpc.grpc_listener import METHODS
@@ -24,7 +23,7 @@ CALLS: dict[str, Any] = {
     "AckService/Nack": lambda it: protocol.NackRequest(receipt_handle=it.receipt),
     "AckService/Reject": lambda it: protocol.RejectRequest(receipt_handle=it.receipt),
     "AckService/ExtendVisibility": lambda it: protocol.ExtendVisibilityRequest(
-        receipt_handle=it.receipt, visibility_timeout=Duration(seconds=30)
+        receipt_handle=it.receipt, visibility_timeout=protocol.Duration(seconds=30)
     ),
     "AckService/BatchAck": lambda it: protocol.BatchAckRequest(receipt_handles=[it.receipt]),
     "OffsetService/FetchOffsets": lambda it: protocol.FetchOffsetsRequest(group_id=it.group),
