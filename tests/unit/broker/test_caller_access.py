@@ -12,7 +12,6 @@ from goqueue.model.requests import (
     AclDescription,
     AclEffect,
     AclSpec,
-    AddOffsets,
     AddPartition,
     AlterTopic,
     AwaitReply,
@@ -307,23 +306,6 @@ def test_a_receipt_of_another_tenant_is_none() -> None:
     assert acked.settlements[0].refused[0].code is Code.RECEIPT_INVALID
     mine = house.node.ask(ack, Acked, house.key(Role.CONSUMER, tenant="globex"))
     assert mine.settlements[0].count == 1
-
-
-def test_a_transaction_answers_a_receipt_of_another_tenant_like_none() -> None:
-    house = House()
-    of_theirs = house.lease("globex")
-    house.lease("acme")
-    caller = house.key(Role.ADMIN, tenant="acme")
-    granted = house.node.ask(InitProducer(transactional_id="job"), ProducerGranted, caller)
-    owner = Owner(producer_id=granted.producer_id, epoch=0, transactional_id="job")
-    house.node.ask(BeginTransaction(owner=owner), TransactionBegan, caller)
-    answers = []
-    for receipt in (of_theirs, "A" * len(of_theirs)):
-        add = AddOffsets(owner=owner, group="acme.readers", receipts=(receipt,))
-        with pytest.raises(Refused) as refused:
-            house.node.ask(add, Done, caller)
-        answers.append((refused.value.code, dict(refused.value.facts)))
-    assert answers == [(Code.RECEIPT_INVALID, {})] * 2
 
 
 def test_a_receipt_of_the_own_tenant_needs_the_right_to_read() -> None:

@@ -1,4 +1,4 @@
-"""What crosses from one tenant to another by names that look alike: nothing."""
+"""What crosses from one tenant to another by names that look alike, or a receipt: nothing."""
 
 import pytest
 
@@ -7,6 +7,8 @@ from goqueue.model.requests import (
     AclDescription,
     AclEffect,
     AclSpec,
+    AddOffsets,
+    BeginTransaction,
     CreateAcl,
     CreateSchedule,
     CreateTenant,
@@ -16,7 +18,9 @@ from goqueue.model.requests import (
     DescribeNode,
     DescribeSchedule,
     DescribeTopic,
+    Done,
     GroupList,
+    InitProducer,
     KeyDescription,
     Leased,
     ListGroups,
@@ -24,6 +28,8 @@ from goqueue.model.requests import (
     ListTopics,
     NodeDescription,
     Operation,
+    Owner,
+    ProducerGranted,
     Receive,
     Redrive,
     Redriven,
@@ -41,8 +47,10 @@ from goqueue.model.requests import (
     TopicConfig,
     TopicDescription,
     TopicList,
+    TransactionBegan,
 )
 from tests.unit.broker.driven_node import DrivenNode
+from tests.unit.broker.test_caller_access import House
 from tests.unit.broker.users import create, deliveries, publish, read
 from tests.unit.security.secrets import key_id, new_key
 
@@ -126,3 +134,20 @@ def test_lists_that_are_filtered_by_rules_are_made_in_bounded_turns() -> None:
             # Each name is compared with a hundred globs.
             assert node.turn_units_sum > 40 * 100 // 4
             assert {int(name[6:]) for name in found.topics} == {0, 2, 4, 6, 8, 20, 22, 24, 26, 28}
+
+
+def test_a_transaction_answers_a_receipt_of_another_tenant_like_none() -> None:
+    house = House()
+    of_theirs = house.lease("globex")
+    house.lease("acme")
+    caller = house.key(Role.ADMIN, tenant="acme")
+    granted = house.node.ask(InitProducer(transactional_id="job"), ProducerGranted, caller)
+    owner = Owner(producer_id=granted.producer_id, epoch=0, transactional_id="job")
+    house.node.ask(BeginTransaction(owner=owner), TransactionBegan, caller)
+    answers = []
+    for receipt in (of_theirs, "A" * len(of_theirs)):
+        add = AddOffsets(owner=owner, group="acme.readers", receipts=(receipt,))
+        with pytest.raises(Refused) as refused:
+            house.node.ask(add, Done, caller)
+        answers.append((refused.value.code, dict(refused.value.facts)))
+    assert answers == [(Code.RECEIPT_INVALID, {})] * 2
