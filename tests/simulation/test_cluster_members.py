@@ -12,6 +12,7 @@ from goqueue.model.requests import (
     ClusterHealth,
     ClusterJoined,
     Command,
+    CreateTopic,
     DescribeCluster,
     Done,
     ForgetBroker,
@@ -20,6 +21,7 @@ from goqueue.model.requests import (
     LeaveCluster,
     NodeHeard,
     Reply,
+    TopicConfig,
     VoteGiven,
 )
 from goqueue.sim import Trace
@@ -132,6 +134,33 @@ def test_a_controller_that_stops_hands_over_within_three_tenths_of_a_second() ->
     run.advance(300 * MILLISECOND)
 
     assert controller_of(run) is not old
+
+
+def test_a_change_that_waits_for_a_controller_is_passed_on_when_there_is_one() -> None:
+    """Who leads the metadata log is news, although the metadata are the same as before."""
+    run = formed()
+    lost = controller_of(run)
+    run.kill(lost.process, loses_power=False)
+    first, second = run.machines
+    config = TopicConfig(replication_factor=1, min_insync_replicas=1)
+    while first.node.cluster is None or _leader(first) == lost.process.name:
+        run.advance(MILLISECOND)
+    request = first.ask(CreateTopic(name="t", partitions=1, config=config))
+    run.advance(1900 * MILLISECOND)
+
+    reply = first.replies.get(request)
+
+    assert not isinstance(reply, Refused)
+    assert reply is not None
+    assert {_leader(first), _leader(second)} <= {first.process.name, second.process.name}
+
+
+def _leader(machine: BrokerMachine) -> str | None:
+    member = machine.node.cluster
+    assert member is not None
+    assert member.metadata is not None
+    leader = member.metadata.quorum.leader
+    return None if leader is None else leader.broker
 
 
 def test_a_wiped_node_is_refused_until_an_operator_forgets_the_old_one() -> None:

@@ -130,7 +130,8 @@ class ClusterEdge:
         self.server = ForwardServer(state, self.routes, numbers, ask, cancel)
         self.look_ups = TopicLookUps(self.forwarder, self.routes, numbers, state)
         self.reports = PartitionReports(state, self.routes)
-        self._version = 0
+        # The version and the controller that waiting requests were last tried with.
+        self._known: tuple[int, str | None] = (0, None)
 
     # Commands of clients
 
@@ -495,9 +496,9 @@ class ClusterEdge:
 
     def finish_turn(self, now: Now) -> bool:
         """Follow the metadata, and serve parts that this broker leads; whether there were any."""
-        version = self.routes.version
-        if self._member.replicas.take_ready() or version != self._version:
-            self._version = version
+        known = (self.routes.version, self.routes.controller)
+        if self._member.replicas.take_ready() or known != self._known:
+            self._known = known
             self.forwarder.metadata_changed(now)
         self.look_ups.ask_again(self._ask, now)
         return self.forwarder.run_here(self._ask, now)

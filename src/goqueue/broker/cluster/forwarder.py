@@ -17,12 +17,14 @@ Invariants
 - Every part is in flight, waiting or decided; every request is answered once.
 - What waits and what is in flight is bounded, in number and in bytes; more is refused at once.
 
-Cost: a part that is served here costs nothing. Others cost one message each way; while some wait,
-one pass over those each few milliseconds; while some are in flight, one pass each second.
+Cost: a part that is served here costs nothing. Others cost one message each way. There is one pass
+over those that wait with each news of leaders and links, and when the pause or the time of one is
+over; while some are in flight, one pass each second.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable
+from typing import TypeGuard
 
 import msgspec
 
@@ -123,7 +125,6 @@ class Forwarder:
         self._to_run: deque[Part] = deque()
         self._parts = 0
         self._bytes = 0
-        self._version = 0
         self._next_pass = Instant(0)
 
     @property
@@ -200,7 +201,10 @@ class Forwarder:
 
     def _release(self, part: Part) -> None:
         """A part is decided, or nobody waits for it."""
-        self._stop_waiting(part)
+        if part in self._waiting:
+            self._stop_waiting(part)
+            # Others may have waited behind it.
+            self._state.alarms.bring_forward(Errand.FORWARDING, Instant(0))
         self._unseen.pop(part, None)
         self._in_flight.pop(part.number, None)
         part.number = 0
@@ -218,12 +222,10 @@ class Forwarder:
 
     def _dispatch(self, part: Part, now: Now) -> None:
         target = self._target(part)
-        if target is None:
+        if not self._is_reached(target):
             self._wait(part, now)
         elif target == self._routes.me:
             self._to_run.append(part)
-        elif not self._is_linked(target):
-            self._wait(part, now)
         else:
             self._forward(part, target, now)
 
@@ -282,26 +284,31 @@ class Forwarder:
         found = self._links.get(broker)
         return None if found is None else found[0]
 
-    def _is_linked(self, broker: str) -> bool:
-        """Whether the run of a broker that the image shows can be asked, and would be believed."""
-        found = self._links.get(broker)
-        return found is not None and self._routes.is_member(broker, found[0])
+    def _is_reached(self, broker: str | None) -> TypeGuard[str]:
+        """Whether this is us, or a run that can be asked and that the image shows: is believed."""
+        found = None if broker is None else self._links.get(broker)
+        is_member = found is not None and self._routes.is_member(broker or "", found[0])
+        return is_member or broker == self._routes.me
 
     # Waiting
 
     def _wait(self, part: Part, now: Now) -> None:
-        """Try a part again when the metadata changes, or after a pause."""
-        if part not in self._waiting:
-            self._waiting[part] = None
-            self._waited_for[part.log] = self._waited_for.get(part.log, 0) + 1
-        self._arm(now, _WAIT_PASS_NS)
+        """Try a part again when the metadata or the links change, or after a pause."""
+        self._waiting[part] = None
+        self._waited_for[part.log] = self._waited_for.get(part.log, 0) + 1
+        self._arm_for(part, now)
 
     def _stop_waiting(self, part: Part) -> None:
-        if part in self._waiting:
-            del self._waiting[part]
-            self._waited_for[part.log] -= 1
-            if not self._waited_for[part.log]:
-                del self._waited_for[part.log]
+        del self._waiting[part]
+        self._waited_for[part.log] -= 1
+        if not self._waited_for[part.log]:
+            del self._waited_for[part.log]
+
+    def _arm_for(self, part: Part, now: Now) -> None:
+        """Look at a part that waits when its pause or its time is over."""
+        is_paused = now.instant < part.retry_at < part.wait_until
+        due = part.retry_at if is_paused else part.wait_until
+        self._arm(now, max(_WAIT_PASS_NS, due - now.instant))
 
     def _arm(self, now: Now, delay_ns: int) -> None:
         self._state.alarms.bring_forward(Errand.FORWARDING, Instant(now.instant + delay_ns))
@@ -315,9 +322,9 @@ class Forwarder:
             for part in list(self._in_flight.values()):
                 if now.instant >= part.reply_by:
                     self._lose(part, now)
-        if self._waiting:
-            self._arm(now, _WAIT_PASS_NS)
-        elif self._in_flight or self._unseen:
+        for part in self._waiting:
+            self._arm_for(part, now)
+        if self._in_flight or self._unseen:
             self._arm(now, _PASS_NS)
 
     def metadata_changed(self, now: Now) -> None:
@@ -352,11 +359,13 @@ class Forwarder:
             budget.spend()
             if now.instant >= part.wait_until:
                 self._decide(part, part.refusal or self._unled(part))
-            elif part.log not in blocked and now.instant >= part.retry_at:
+            elif (
+                part.log not in blocked
+                and now.instant >= part.retry_at
+                and self._is_reached(self._target(part))
+            ):
                 self._stop_waiting(part)
                 self._dispatch(part, now)
-                if part in self._waiting:
-                    blocked.add(part.log)
             else:
                 blocked.add(part.log)
 

@@ -66,6 +66,7 @@ class BenchBroker:
         self.asked: list[Asked] = []
         self.cancelled: list[RequestId] = []
         self.answers: dict[RequestId, Reply | Refused] = {}
+        self.wakes_total = 0
 
     @property
     def asked_counts(self) -> list[int]:
@@ -75,6 +76,13 @@ class BenchBroker:
 
     def run_here(self) -> None:
         self.forwarder.run_here(self._ask, self._bench.now)
+
+    def wake_if_due(self) -> None:
+        """One turn, if an alarm has come."""
+        self.state.budget.begin()
+        for _ in self.state.alarms.due(self._bench.now.instant, self.state.budget):
+            self.wakes_total += 1
+            self.forwarder.wake(self._bench.now)
 
     def _ask(self, asked: Asked, _: Now) -> None:
         self.asked.append(asked)
@@ -203,10 +211,23 @@ class ForwardBench:
         self.settle()
 
     def wait(self, ns: int) -> None:
-        self.now = Now(Instant(self.now.instant + ns), Timestamp(self.now.wall + ns))
-        for broker in self.brokers.values():
-            broker.forwarder.wake(self.now)
-        self.settle()
+        """Let time pass: a broker is woken when it wants to be, and at no other time."""
+        until = self.now.instant + ns
+        while due := [each for each in self._deadlines() if each <= until]:
+            self._set_time(max(self.now.instant, *due[:1]))
+            for broker in self.brokers.values():
+                broker.wake_if_due()
+            self.settle()
+        self._set_time(until)
+
+    def _deadlines(self) -> list[Instant]:
+        """When brokers want to be woken, earliest first."""
+        alarms = (broker.state.alarms.next_deadline() for broker in self.brokers.values())
+        return sorted(each for each in alarms if each is not None)
+
+    def _set_time(self, instant: int) -> None:
+        passed = instant - self.now.instant
+        self.now = Now(Instant(instant), Timestamp(self.now.wall + passed))
 
     def settle(self) -> None:
         """Deliver messages and run what is to run, until nothing moves."""

@@ -185,6 +185,49 @@ def test_a_leader_that_appears_in_time_serves_what_waited_in_order() -> None:
     assert bench["c"].asked_counts == [1, 2, 3, 4, 5]
 
 
+def test_what_waits_for_a_leader_keeps_its_order_however_often_it_was_tried() -> None:
+    bench = ForwardBench()
+    bench.elect(1, None)
+    for request in range(1, 4):
+        bench["a"].publish(request, {1: request}, sequence=request)
+    for _ in range(5):
+        # News of other partitions: all that waits is tried again.
+        bench.elect(0, "b")
+        bench.wait(40 * MILLISECOND)
+
+    bench.elect(1, "c")
+
+    assert bench["c"].asked_counts == [1, 2, 3]
+
+
+def test_what_waits_for_a_leader_costs_no_turns_until_there_is_news() -> None:
+    bench = ForwardBench()
+    bench.elect(1, None)
+    for request in range(1, 100):
+        bench["a"].send(request, read(), log(1))
+    before = bench["a"].wakes_total
+
+    bench.wait(1900 * MILLISECOND)
+
+    assert bench["a"].wakes_total - before <= 2
+
+
+def test_what_waited_behind_a_request_that_ended_is_tried_at_once() -> None:
+    bench = ForwardBench()
+    bench["a"].publish(1, {1: 1}, sequence=0)
+    for _ in range(6):
+        bench["b"].answer(NOT_LEADER)
+        bench.wait(200 * MILLISECOND)
+    bench["b"].answer(NOT_LEADER)
+    bench["a"].publish(2, {1: 2}, sequence=1)
+    assert not bench["b"].asked, "it waits behind a request that pauses"
+
+    bench["a"].forwarder.cancel(RequestId(1), is_gone=True)
+    bench.wait(0)
+
+    assert bench["b"].asked_counts == [2]
+
+
 def test_a_request_that_comes_while_others_wait_for_the_same_leader_does_not_overtake_them() -> (
     None
 ):
