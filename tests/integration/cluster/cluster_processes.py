@@ -6,7 +6,7 @@ itself after any end. Every look at a node is remembered: `judge` compares all o
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import httpx
@@ -34,16 +34,21 @@ class ClusterProcesses:
         *,
         quorum: int | None = None,
         has_proxies: bool = False,
+        proofs: Mapping[str, str] | None = None,
     ) -> None:
-        """With `has_proxies` nodes know each other by `proxy_ports`, where a test listens."""
+        """With `has_proxies` nodes know each other by `proxy_ports`, where a test listens.
+
+        `proofs` are the settings by which each node proves itself, instead of a shared secret.
+        """
         self.folder = folder
         self.names = [f"node-{number}" for number in range(1, count + 1)]
         ports = free_ports(3 * count)
         self.peer_ports = dict(zip(self.names, ports[count : 2 * count], strict=True))
         self.proxy_ports = dict(zip(self.names, ports[2 * count :], strict=True))
-        self._secret = secret = folder / "secret"
+        secret = folder / "secret"
         secret.write_text("s" * 32)
         secret.chmod(0o600)
+        self._proofs = proofs or dict.fromkeys(self.names, f'secret_file = "{secret}"\n')
         self._quorum = quorum or count
         self._advertised = self.proxy_ports if has_proxies else self.peer_ports
         self._nodes: dict[str, ServerProcess] = {}
@@ -69,7 +74,7 @@ class ClusterProcesses:
             f'[listeners]\ninternal = "127.0.0.1:{self.peer_ports[name]}"\n'
             f"[cluster]\nenabled = true\npeers = [{', '.join(others)}]\n"
             f'advertise = "127.0.0.1:{self._advertised[name]}"\n'
-            f'quorum = {self._quorum}\nsecret_file = "{self._secret}"\n'
+            f"quorum = {self._quorum}\n{self._proofs[name]}"
         )
 
     def __getitem__(self, name: str) -> ServerProcess:

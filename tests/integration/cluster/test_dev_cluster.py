@@ -1,5 +1,6 @@
 """`goqueue dev --nodes 3`: three nodes in one terminal, with one end."""
 
+import json
 import os
 import re
 import signal
@@ -94,9 +95,7 @@ def test_a_node_that_is_killed_is_named_with_the_command_that_starts_it_again(
 ) -> None:
     url = dev.wait_for(r"node-1 +(http://\S+)")[1]
     dev.wait_for("stop     Ctrl-C")
-    deadline = time.monotonic() + _WAIT_S_MAX
-    while ask(url, "cluster", "health").returncode != 0:
-        assert time.monotonic() < deadline, ask(url, "cluster", "health")
+    wait_until_healthy(url)
 
     os.kill(nodes_of(tmp_path)["node-3"], signal.SIGKILL)
 
@@ -106,6 +105,45 @@ def test_a_node_that_is_killed_is_named_with_the_command_that_starts_it_again(
     refused = ask(url, "group", "list")
     assert refused.returncode == 1
     assert "is a member of a cluster" in refused.stderr
+
+
+def wait_until_healthy(url: str) -> None:
+    deadline = time.monotonic() + _WAIT_S_MAX
+    while ask(url, "cluster", "health").returncode != 0:
+        assert time.monotonic() < deadline, ask(url, "cluster", "health")
+
+
+def test_the_command_line_shows_a_lost_node_and_forgets_it(dev: DevCommand, tmp_path: Path) -> None:
+    url = dev.wait_for(r"node-1 +(http://\S+)")[1]
+    dev.wait_for("stop     Ctrl-C")
+    wait_until_healthy(url)
+    alive = ask(url, "cluster", "forget", "node-3", "--force")
+    assert (alive.returncode, alive.stdout) == (1, "")
+    assert "The node `node-3` is alive" in alive.stderr
+    info = ask(url, "cluster", "info").stdout
+    assert re.search(r"nodes +3, 3 alive", info), info
+    assert re.search(r"voters +node-1, node-2, node-3", info), info
+
+    os.kill(nodes_of(tmp_path)["node-3"], signal.SIGKILL)
+    dev.wait_for("node-3 was ended by SIGKILL")
+    deadline = time.monotonic() + _WAIT_S_MAX
+    while not re.search(r"node-3 +dead +voter", ask(url, "cluster", "nodes").stdout):
+        assert time.monotonic() < deadline, ask(url, "cluster", "nodes").stdout
+
+    health = ask(url, "cluster", "health")
+    assert health.returncode == 1
+    assert "degraded: 2 of 3 nodes are healthy" in health.stdout
+    unsaid = ask(url, "cluster", "forget", "node-3")
+    assert unsaid.returncode == 2
+    assert "add --yes" in unsaid.stderr
+    forgotten = ask(url, "cluster", "forget", "node-3", "--force")
+    assert (forgotten.returncode, forgotten.stdout) == (0, "forgot node-3\n")
+    again = ask(url, "cluster", "forget", "node-3", "--force", "-o", "json")
+    assert again.returncode == 1
+    assert "node-3" in again.stderr
+    state = json.loads(ask(url, "cluster", "info", "-o", "json").stdout)
+    assert [node["id"] for node in state["nodes"]] == ["node-1", "node-2"]
+    wait_until_healthy(url)
 
 
 def test_the_nodes_end_with_a_command_that_was_killed(dev: DevCommand, tmp_path: Path) -> None:

@@ -25,6 +25,13 @@ def epoch_of(state: State) -> int:
     return epoch
 
 
+def peer_ports_of(state: State) -> dict[str, int]:
+    """Where a node finds the others, and where it is found."""
+    nodes = state["nodes"]
+    assert isinstance(nodes, list)
+    return {node["id"]: int(node["peer_address"].rpartition(":")[2]) for node in nodes}
+
+
 def others_than(cluster: ClusterProcesses, name: object) -> list[str]:
     return [each for each in cluster.names if each != name]
 
@@ -188,6 +195,37 @@ def test_a_cluster_that_was_killed_as_a_whole_comes_back_as_it_was(cluster_of: M
 
     assert after["cluster_id"] == before["cluster_id"]
     assert set(cluster.statuses(after)) == set(cluster.names)
+
+
+def test_a_cluster_whose_nodes_all_have_other_addresses_is_the_same_cluster(
+    cluster_of: Make,
+) -> None:
+    """Voters are nodes and disks; where they are to be found is no part of the log's promises."""
+    cluster = cluster_of(3)
+    cluster.start_all()
+    cluster.wait_until_whole()
+    before = cluster.wait_for_agreement()
+    created = {"name": "before-the-move", "num_partitions": 1, "replication_factor": 3}
+    assert HTTP.post(f"{cluster['node-1'].url}/topics", json=created).status_code == 201
+
+    cluster.kill_all()
+    cluster.peer_ports = dict(zip(cluster.names, free_ports(3), strict=True))
+    cluster.advertise(cluster.peer_ports)
+    for name in cluster.names:
+        cluster.forget_versions(name)
+    cluster.start_all()
+    cluster.wait_until_whole()
+
+    states = cluster.wait_for(
+        cluster.names,
+        lambda states: all(peer_ports_of(each) == cluster.peer_ports for each in states),
+        "that all nodes are registered where they are",
+    )
+    assert {state["cluster_id"] for state in states} == {before["cluster_id"]}
+    assert epoch_of(cluster.wait_for_agreement()) > epoch_of(before)
+    for name in cluster.names:
+        found = HTTP.get(f"{cluster[name].url}/topics/before-the-move", timeout=30)
+        assert found.status_code == 200
 
 
 def test_one_node_of_three_decides_nothing_and_says_so(cluster_of: Make) -> None:
