@@ -11,12 +11,26 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
+import httpx
 import pytest
 from crc32c import crc32c
 
+from goqueue.broker.cluster.forward_codec import encode_command
 from goqueue.cluster import Confirm, Hello, Ping, Refuse, Versions, Welcome
-from goqueue.model import PEER_MESSAGES, Heartbeat, PeerIdentity, PeerLane, Timestamp
+from goqueue.model import (
+    LOCAL,
+    PEER_MESSAGES,
+    ForwardCommand,
+    ForwardRefusal,
+    Heartbeat,
+    PeerIdentity,
+    PeerLane,
+    PeerMessage,
+    Timestamp,
+)
+from goqueue.model.requests import CreateTopic, TopicConfig
 from goqueue.runtime.peers.frames import FRAME_BYTES_MAX, encode_frame, encode_message
+from tests.hostile.random_messages import random_message
 from tests.integration.cluster_nodes import (
     HEAD,
     SECRET,
@@ -231,6 +245,7 @@ def test_bytes_behind_the_head_are_not_taken_for_frames(node: ClusterNode) -> No
         frame(struct.pack(">HI", 16, 2) + b"\x91\x10"),
         frame(struct.pack(">HI", 3, 2) + b"\x91\x03"),
         frame(struct.pack(">HI", 1, 0) + struct.pack(">I", 2**32 - 1)),
+        frame(struct.pack(">HI", 4, 6) + b"\x92\x04\xa3\xff\xfe\x00"),
         b"GET / HTTP/1.1\r\n\r\n" + bytes(100),
     ],
     ids=[
@@ -248,6 +263,7 @@ def test_bytes_behind_the_head_are_not_taken_for_frames(node: ClusterNode) -> No
         "heartbeat first",
         "confirm first",
         "attachment bomb",
+        "no text",
         "http again",
     ],
 )
@@ -285,6 +301,16 @@ def test_an_identity_that_is_taken_foreign_or_impossible_is_refused(
         assert isinstance(answer, Refuse)
         assert answer.reason == reason
         link.is_closed_within(10)
+
+
+ATTACHMENTS = ((), (b"",), (b"garbage",), (bytes(1000),), (b"a", b"b"))
+
+
+def members_of(node: ClusterNode) -> dict[str, object]:
+    """The cluster and its nodes, as the node sees them."""
+    state = httpx.get(f"{node.url}/cluster/state", timeout=10).json()
+    nodes = [(each["id"], each["peer_address"], each["is_voter"]) for each in state["nodes"]]
+    return {"cluster": state["cluster_id"], "nodes": nodes}
 
 
 def _cluster_is_formed(node: ClusterNode) -> bool:
@@ -425,6 +451,56 @@ def test_frames_with_some_bits_flipped_never_reach_the_node_as_messages(node: Cl
         with RawLink(node.port).open(identity("flips"), number=time.monotonic_ns()) as link:
             link.socket.sendall(flipped)
             assert link.is_closed_within(10) < 4
+
+
+@pytest.mark.parametrize("kind", PEER_MESSAGES, ids=lambda each: each.__name__)
+def test_messages_with_random_fields_of_a_broker_that_is_no_member_change_nothing(
+    node: ClusterNode, kind: type[PeerMessage]
+) -> None:
+    wait_until(lambda: str(members_of(node)).count("True") == 2, "both nodes vote")
+    before = members_of(node)
+    chance = random.Random(kind.__name__)
+    number = time.monotonic_ns()
+    for lane in PeerLane:
+        with RawLink(node.port).upgrade() as link:
+            assert isinstance(link.hello(identity("fuzz"), number, lane=lane), Welcome)
+            link.send(Confirm())
+            with suppress(ConnectionError):
+                for _ in range(40):
+                    message = random_message(kind, chance)
+                    if message is not None:
+                        link.send(message, tuple(chance.choice(ATTACHMENTS)))
+    assert members_of(node) == before
+
+
+def test_a_command_of_a_broker_that_is_no_member_is_refused_although_it_has_the_secret(
+    node: ClusterNode,
+) -> None:
+    """Even as the node itself, which may do everything."""
+    wait_until(lambda: _cluster_is_formed(node), "the cluster is formed")
+    command = CreateTopic(name="forged", partitions=1, config=TopicConfig())
+    kind, body = encode_command(command)
+    message = ForwardCommand(number=1, kind=kind, version=0, caller=LOCAL)
+    with RawLink(node.port).upgrade() as link:
+        who = identity("forger")
+        assert isinstance(link.hello(who, lane=PeerLane.FORWARDING), Welcome)
+        link.send(Confirm())
+        link.send(message, (bytes(body),))
+        answer = link.receive()
+        while isinstance(answer, Ping):
+            answer = link.receive()
+        assert isinstance(answer, ForwardRefusal), answer
+    listed = httpx.get(f"{node.url}/topics", timeout=10).json()
+    assert "forged" not in listed["topics"]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_an_end_that_says_no_more_is_closed(node: ClusterNode, is_open: bool) -> None:
+    with RawLink(node.port) as link:
+        if is_open:
+            link.open(identity("half"), number=time.monotonic_ns())
+        link.socket.shutdown(socket.SHUT_WR)
+        assert link.is_closed_within(15) < 12
 
 
 def test_a_thousand_connections_keep_no_broker_out(node: ClusterNode) -> None:

@@ -135,6 +135,8 @@ def run_session(
 
     try:
         return uvloop.run(run())
+    except ArgumentInvalid as invalid:
+        raise click.UsageError(invalid.sentence) from invalid
     except GoQueueError as error:
         raise _failure(error, settings) from error
     except BaseExceptionGroup as group:

@@ -4,7 +4,14 @@ import click
 
 from goqueue.cli.client import Session, ask, run_session
 from goqueue.cli.exit_codes import ExitCode
-from goqueue.cli.options import Output, confirm, force_option, output_option, server_options
+from goqueue.cli.options import (
+    Output,
+    confirm,
+    force_option,
+    output_option,
+    read_name,
+    server_options,
+)
 from goqueue.cli.output import Reply, console, draw, printable, show, shown_time, table
 from goqueue.client.cluster import ClusterHealth, ClusterState
 
@@ -101,7 +108,7 @@ def health_command(output: Output) -> int:
 
 
 @cluster.command("forget", short_help="Remove a node that is gone for good.")
-@click.argument("node", metavar="NODE")
+@click.argument("node", metavar="NODE", callback=read_name)
 @force_option
 @server_options
 @output_option
@@ -120,7 +127,7 @@ def forget_command(node: str, output: Output, *, is_forced: bool) -> None:
 
 @cluster.command("elect", short_help="Elect a leader that may lack messages.")
 @click.argument("partition", metavar="TOPIC-PARTITION")
-@click.argument("node", metavar="[NODE]", default="")
+@click.argument("node", metavar="[NODE]", required=False, callback=read_name)
 @click.option(
     "--unclean",
     "is_unclean",
@@ -132,7 +139,7 @@ def forget_command(node: str, output: Output, *, is_forced: bool) -> None:
 @server_options
 @output_option
 def elect_command(
-    partition: str, node: str, output: Output, *, is_unclean: bool, is_forced: bool
+    partition: str, node: str | None, output: Output, *, is_unclean: bool, is_forced: bool
 ) -> None:
     """Let NODE, or any that has a copy, lead TOPIC-PARTITION (orders-0) although it is not in sync.
 
@@ -144,7 +151,9 @@ def elect_command(
         raise click.UsageError("name a partition as TOPIC-PARTITION, for example orders-0")
     confirm(f"Elect a leader of {partition!a} that may lack messages?", is_forced=is_forced)
     elected = run_session(
-        lambda session: session.ask(lambda q: q.cluster.elect_unclean(topic, int(number), node))
+        lambda session: session.ask(
+            lambda q: q.cluster.elect_unclean(topic, int(number), node or "")
+        )
     )
     show(elected, output, lambda leader: print(printable(f"{leader} leads {partition}")))
 

@@ -27,6 +27,7 @@ from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Whole
 from goqueue.cli.serve import run_node
 from goqueue.cli.signals import Stop, stopped_by_signals
+from goqueue.runtime import DataDirectory, DataDirectoryUnusable
 from goqueue.runtime.settings import SettingsInvalid, load_settings
 
 __all__ = ["dev"]
@@ -38,6 +39,7 @@ _PORT_MAX = 65_535
 _DATA_DIR = "./data"
 _NODES_MAX = 9
 _SHARED_FILE = "cluster-secret"
+_NAME = "node-{}"
 # A node stops within 10 s; what has not by then is killed.
 _STOP_S = 20.0
 _LAST_LINES = 5
@@ -128,8 +130,10 @@ async def _run_cluster(folder: Path, port: int, count: int) -> int:
 
 
 def _prepare(folder: Path, port: int, count: int) -> list[_DevNode]:
-    """Write the files that the nodes start with."""
+    """Write the files that the nodes start with, unless other nodes run on them."""
     folder.mkdir(parents=True, exist_ok=True)
+    for number in range(1, count + 1):
+        _check_unused(folder / _NAME.format(number))
     secret_file = folder / _SHARED_FILE
     if not secret_file.exists():
         descriptor = os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -139,18 +143,28 @@ def _prepare(folder: Path, port: int, count: int) -> list[_DevNode]:
     peer_ports = _free_ports(_PEER_PORT, count, ports)
     nodes = [
         _DevNode(
-            name=f"node-{number}",
+            name=_NAME.format(number),
             http=f"{_HOST}:{http}",
             peer=f"{_HOST}:{peer}",
-            data_dir=folder / f"node-{number}",
-            settings_file=folder / f"node-{number}.toml",
-            log_file=folder / f"node-{number}.log",
+            data_dir=folder / _NAME.format(number),
+            settings_file=folder / f"{_NAME.format(number)}.toml",
+            log_file=folder / f"{_NAME.format(number)}.log",
         )
         for number, (http, peer) in enumerate(zip(ports, peer_ports, strict=True), 1)
     ]
     for node in nodes:
         node.settings_file.write_text(_settings_text(node, nodes, secret_file))
     return nodes
+
+
+def _check_unused(data_dir: Path) -> None:
+    """Other nodes go on with the settings and the ports that they have."""
+    if not data_dir.exists():
+        return
+    try:
+        DataDirectory(str(data_dir)).close()
+    except DataDirectoryUnusable as unusable:
+        raise click.ClickException(str(unusable)) from unusable
 
 
 def _settings_text(node: _DevNode, nodes: Sequence[_DevNode], secret_file: Path) -> str:

@@ -6,6 +6,8 @@ Each names the option and what is allowed. Imports nothing that `import goqueue`
 import math
 from collections.abc import Iterable
 
+from goqueue.client.errors import ArgumentInvalid
+
 __all__ = [
     "check_count",
     "check_flag",
@@ -78,7 +80,7 @@ def path_part(given: object) -> str:
     if not isinstance(given, str | int):
         raise TypeError(f"a name is str, not {_shown(given)}")
     if given == "":
-        raise ValueError("the name of a topic, group or schedule is empty")
+        raise ArgumentInvalid("a name or an id is empty")
     return str(given)
 
 

@@ -146,6 +146,27 @@ def test_the_command_line_shows_a_lost_node_and_forgets_it(dev: DevCommand, tmp_
     wait_until_healthy(url)
 
 
+def test_a_second_cluster_on_the_same_data_changes_nothing_of_the_first(
+    dev: DevCommand, tmp_path: Path
+) -> None:
+    dev.wait_for("GoQueue runs a cluster of 3 nodes")
+    files = {each: each.read_text() for each in (tmp_path / "data").glob("node-*.toml")}
+
+    second = subprocess.run(
+        [*_DEV, "--port", "0", "--data-dir", str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_WAIT_S_MAX,
+    )
+
+    assert second.returncode == 1
+    assert "node-1 is in use by another process" in second.stderr
+    assert second.stderr.count("\n") == 1
+    assert {each: each.read_text() for each in files} == files
+    assert set(nodes_of(tmp_path)) == {"node-1", "node-2", "node-3"}
+
+
 def test_the_nodes_end_with_a_command_that_was_killed(dev: DevCommand, tmp_path: Path) -> None:
     dev.wait_for("GoQueue runs a cluster of 3 nodes")
 

@@ -51,6 +51,31 @@ def test_a_port_that_there_is_not_is_one_line(terminal: Terminal, port: str) -> 
     assert "Traceback" not in answer.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("cluster", "forget", "", "--force"),
+        ("cluster", "elect", "orders-0", "", "--unclean", "--force"),
+        ("schedule", "delete", "", "--force"),
+        ("key", "revoke", "", "--force"),
+        ("acl", "delete", "", "--force"),
+        ("tenant", "show", ""),
+        ("backup", "show", ""),
+        ("trace", "show", ""),
+        ("txn", "abort", "", "--force"),
+        ("schema", "versions", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_name_is_misuse_that_no_server_hears_of(
+    terminal: Terminal, arguments: tuple[str, ...]
+) -> None:
+    """A script with a variable that is not set: no other path of the API, no other node."""
+    answer = terminal.run(*arguments)
+    assert answer.code == 2, answer.err
+    assert answer.err.count("\n") == 1
+
+
 def test_the_version_says_whether_compiled_extensions_are_used(terminal: Terminal) -> None:
     records = "compiled" if COMPILED else "interpreted"
     # No server listens on this port, and none has to.
