@@ -99,6 +99,39 @@ def states_half_of_the_image(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_METADATA}.propose", halved)
 
 
+def drops_the_log_before_its_image_is_committed(patch: pytest.MonkeyPatch) -> None:
+    propose = attribute(f"{_METADATA}.propose")
+
+    def hasty(metadata: Any, changes: Any, answers: Any, now: Any) -> None:
+        propose(metadata, changes, answers, now)
+        proposal = metadata._proposal
+        if proposal is not None and proposal.states_from is not None:
+            metadata._state.outbox.extend(metadata._log.delete_before(proposal.states_from))
+
+    patch.setattr(f"{_METADATA}.propose", hasty)
+
+
+def keeps_its_image_when_its_log_begins_anew(patch: pytest.MonkeyPatch) -> None:
+    apply = attribute(f"{_METADATA}._apply")
+
+    def keeping(metadata: Any) -> None:
+        metadata._is_reset = False
+        apply(metadata)
+
+    patch.setattr(f"{_METADATA}._apply", keeping)
+
+
+def confirms_a_change_whose_record_another_leader_replaced(patch: pytest.MonkeyPatch) -> None:
+    step_down = attribute(f"{_METADATA}._step_down")
+
+    def hopeful(metadata: Any, term: int) -> None:
+        proposal, metadata._proposal = metadata._proposal, None
+        step_down(metadata, term)
+        metadata._proposal = proposal
+
+    patch.setattr(f"{_METADATA}._step_down", hopeful)
+
+
 def decides_after_losing_its_leadership(patch: pytest.MonkeyPatch) -> None:
     step_down = attribute(f"{_METADATA}._step_down")
 
@@ -203,6 +236,9 @@ PLANTED_IN_QUORUM: tuple[Plant, ...] = (
     applies_before_the_commit,
     decides_before_a_record_of_its_own_term_is_committed,
     states_half_of_the_image,
+    drops_the_log_before_its_image_is_committed,
+    keeps_its_image_when_its_log_begins_anew,
+    confirms_a_change_whose_record_another_leader_replaced,
     decides_after_losing_its_leadership,
     acknowledges_what_is_only_written,
     acknowledges_before_it_agrees,

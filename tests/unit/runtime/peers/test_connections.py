@@ -160,6 +160,24 @@ def test_a_queue_that_is_full_ends_the_link_and_leaves_no_gap() -> None:
     with_two(test)
 
 
+@pytest.mark.long
+def test_an_end_that_takes_nothing_for_ten_seconds_is_given_up_although_it_speaks() -> None:
+    async def test(near: Broker, far: Broker) -> None:
+        await connected(near, far)
+        for number in range(55):
+            near.send("far", number, size=1024 * 1024, lane=PeerLane.REPLICATION)
+        began = asyncio.get_running_loop().time()
+        while near.lanes() == len(PeerLane):
+            # Nobody handles what comes to the far end, so it stops reading; it is not silent.
+            far.send("near", 1, lane=PeerLane.REPLICATION)
+            await asyncio.sleep(0.2)
+            assert asyncio.get_running_loop().time() - began < 2 * PATIENCE_S
+        assert asyncio.get_running_loop().time() - began > 8
+        assert len(near.numbers()) > 20
+
+    with_two(test)
+
+
 def test_the_next_run_of_a_broker_ends_all_links_of_the_last_and_silences_it() -> None:
     async def run() -> None:
         first, second = free_ports(2)
