@@ -9,7 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.cluster import BallotPersisted, VotersChanged
+from goqueue.cluster import (
+    BallotPersisted,
+    FormCluster,
+    Voters,
+    VotersChanged,
+    WaitForPeers,
+)
 from goqueue.model import Offset
 from tests.simulation.planted_patches import Plant, attribute
 
@@ -228,6 +234,19 @@ def answers_changes_before_they_are_committed(patch: pytest.MonkeyPatch) -> None
     patch.setattr(f"{_METADATA}.propose", hasty)
 
 
+def forms_a_cluster_of_whom_it_reached(patch: pytest.MonkeyPatch) -> None:
+    decide = attribute("goqueue.cluster.bootstrap.Bootstrap.decide")
+
+    def hasty(bootstrap: Any, now: Any) -> Any:
+        found = decide(bootstrap, now)
+        met = [each.voter for each in bootstrap._met.values()]
+        if isinstance(found, WaitForPeers) and met and not bootstrap._is_attempted():
+            return FormCluster(voters=Voters(tuple(sorted([bootstrap._me, *met]))))
+        return found
+
+    patch.setattr("goqueue.cluster.bootstrap.Bootstrap.decide", hasty)
+
+
 PLANTED_IN_QUORUM: tuple[Plant, ...] = (
     votes_before_the_ballot_is_synced,
     tells_a_term_before_it_is_synced,
@@ -247,4 +266,5 @@ PLANTED_IN_QUORUM: tuple[Plant, ...] = (
     changes_voters_before_a_record_of_its_own_term,
     commits_by_the_new_voters_alone,
     answers_changes_before_they_are_committed,
+    forms_a_cluster_of_whom_it_reached,
 )

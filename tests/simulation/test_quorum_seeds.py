@@ -64,3 +64,11 @@ def test_a_broker_that_was_wiped_forms_no_second_cluster_with_one_that_was_cut_o
 def test_a_change_of_a_leader_that_ended_while_it_was_proposed_is_not_confirmed() -> None:
     """The record of the next leader at the same version confirmed the deletion of a topic."""
     lived(713001068)
+
+
+@pytest.mark.parametrize("seed", [4, 24, 93])
+def test_a_cluster_is_formed_once_although_faults_begin_before_it_is(seed: int) -> None:
+    """These worlds have no calm at their begin: brokers are cut off and die while they form one."""
+    run, _ = lived(seed)
+
+    assert len(run.checks.clusters) == 1

@@ -65,6 +65,12 @@ class QuorumSwarm(msgspec.Struct, frozen=True, kw_only=True):
         return cls(brokers=random.choice((2, 3, 3, 3, 3, 4, 5)), **drawn)
 
 
+def _begin_once(process: ClusterProcess) -> None:
+    """A fault may have come to its end before the first start: then the process runs already."""
+    if not process.is_running:
+        process.begin()
+
+
 class QuorumRun:
     """The run of one seed."""
 
@@ -86,6 +92,7 @@ class QuorumRun:
         # Its own chance: what a seed means otherwise stays as it is remembered.
         self._space = Random(seed + 2)  # noqa: S311 - as above
         self._life = Random(seed + 3)  # noqa: S311 - as above
+        self._formation = Random(seed + 4)  # noqa: S311 - as above
         fills = self._space.random() < 0.3
         self.swarm = swarm = swarm or msgspec.structs.replace(drawn, full_disks=fills)
         trace.note("swarm", swarm)
@@ -173,7 +180,8 @@ class QuorumRun:
         """The whole run; raises Violation."""
         self.begin()
         self.network.weather = self._draw_repeats(self.network.weather)
-        self.advance(self._random.choice((2, 4, 8)) * SECOND)
+        calm_ns = self._random.choice((2, 4, 8)) * SECOND
+        self.advance(self._draw_first_calm(calm_ns))
         for _ in range(self._steps):
             self._disturb()
             self._operate()
@@ -187,10 +195,16 @@ class QuorumRun:
         totals = (self.time.events_total, self.checks.elections_total, self.checks.versions_total)
         self._trace.note("end", totals)
 
+    def _draw_first_calm(self, usual_ns: int) -> int:
+        """How long nothing is disturbed: in some worlds not even while the cluster is formed."""
+        chance = self._formation
+        is_disturbed = chance.random() < 0.3
+        return chance.choice((0, 300 * MILLISECOND, SECOND)) if is_disturbed else usual_ns
+
     def begin(self) -> None:
         """Let every process start within two seconds."""
         for process in self.processes:
-            self.time.after(self._random.randrange(2 * SECOND), process.begin)
+            self.time.after(self._random.randrange(2 * SECOND), partial(_begin_once, process))
 
     @property
     def machines(self) -> list[BrokerMachine]:
