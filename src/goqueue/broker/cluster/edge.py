@@ -25,10 +25,11 @@ from goqueue.broker.cluster.forward_parts import (
     PublishSlice,
     RecordsDeletedGather,
     Request,
+    RequestNumbers,
     WatchGather,
 )
 from goqueue.broker.cluster.forward_server import ForwardServer
-from goqueue.broker.cluster.forwarder import Forwarder, RequestNumbers
+from goqueue.broker.cluster.forwarder import Forwarder
 from goqueue.broker.cluster.member import ClusterMember
 from goqueue.broker.cluster.partition_reports import PartitionReports
 from goqueue.broker.cluster.routes import Routes

@@ -41,6 +41,7 @@ __all__ = [
     "PublishSlice",
     "RecordsDeletedGather",
     "Request",
+    "RequestNumbers",
     "WatchGather",
 ]
 
@@ -261,3 +262,21 @@ def publish_of(part: Part) -> Publish:
         dues=dues if command.dues is not None else None,
         refused=None,
     )
+
+
+class RequestNumbers:
+    """Names of requests between brokers, and of those that this broker runs for others.
+
+    Requests of clients have positive numbers, those that run for others negative ones.
+    """
+
+    def __init__(self) -> None:
+        self._next = 1
+
+    def take(self) -> int:
+        number = self._next
+        self._next += 1
+        return number
+
+    def take_here(self) -> RequestId:
+        return RequestId(-self.take())

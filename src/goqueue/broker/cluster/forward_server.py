@@ -19,7 +19,7 @@ from goqueue.broker.cluster.forward_codec import (
     encode_reply,
     split_attachments,
 )
-from goqueue.broker.cluster.forwarder import RequestNumbers
+from goqueue.broker.cluster.forward_parts import RequestNumbers
 from goqueue.broker.cluster.routes import Routes
 from goqueue.broker.disk_reads import ForwardFetch
 from goqueue.broker.groups.leases import fill

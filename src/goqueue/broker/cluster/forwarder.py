@@ -41,6 +41,7 @@ from goqueue.broker.cluster.forward_parts import (
     Part,
     PublishGather,
     Request,
+    RequestNumbers,
     joined,
     publish_of,
 )
@@ -107,7 +108,7 @@ class _Unseen(msgspec.Struct, frozen=True):
 class Forwarder:
     """Passes parts of requests on and collects their outcomes."""
 
-    def __init__(self, state: NodeState, routes: Routes, numbers: "RequestNumbers") -> None:
+    def __init__(self, state: NodeState, routes: Routes, numbers: RequestNumbers) -> None:
         self._state = state
         self._routes = routes
         self._numbers = numbers
@@ -589,21 +590,3 @@ class Forwarder:
         lost = [part for part in self._in_flight.values() if part.broker == broker]
         for part in lost:
             self._lose(part, now)
-
-
-class RequestNumbers:
-    """Names of requests between brokers, and of those that this broker runs for others.
-
-    Requests of clients have positive numbers, those that run for others negative ones.
-    """
-
-    def __init__(self) -> None:
-        self._next = 1
-
-    def take(self) -> int:
-        number = self._next
-        self._next += 1
-        return number
-
-    def take_here(self) -> RequestId:
-        return RequestId(-self.take())

@@ -12,8 +12,8 @@ Cost: one question to the controller for each command about a topic that is not 
 from collections import deque
 from collections.abc import Callable
 
-from goqueue.broker.cluster.forward_parts import OneReply, Part, Request
-from goqueue.broker.cluster.forwarder import Forwarder, RequestNumbers
+from goqueue.broker.cluster.forward_parts import OneReply, Part, Request, RequestNumbers
+from goqueue.broker.cluster.forwarder import Forwarder
 from goqueue.broker.cluster.routes import Routes
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand

@@ -6,9 +6,10 @@ from goqueue.broker.cluster.forward_parts import (
     PublishGather,
     PublishSlice,
     Request,
+    RequestNumbers,
 )
 from goqueue.broker.cluster.forward_server import ForwardServer
-from goqueue.broker.cluster.forwarder import Forwarder, RequestNumbers
+from goqueue.broker.cluster.forwarder import Forwarder
 from goqueue.broker.cluster.routes import Routes
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import TurnBudget
