@@ -72,3 +72,8 @@ def test_a_cluster_is_formed_once_although_faults_begin_before_it_is(seed: int) 
     run, _ = lived(seed)
 
     assert len(run.checks.clusters) == 1
+
+
+def test_a_leader_is_elected_in_time_although_old_heartbeats_come_again() -> None:
+    """Each of those kept a voter loyal to a leader that had stepped down long ago."""
+    lived(1797100000498)

@@ -35,7 +35,9 @@ from goqueue.model import (
 )
 from goqueue.records import Buffer
 
-__all__ = ["LogFollower", "Refusal"]
+__all__ = ["LeaderMessage", "LogFollower", "Refusal"]
+
+LeaderMessage = ReplicaAppend | ReplicaDiverged | ReplicaReset | WatermarkAdvanced
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -198,6 +200,11 @@ class LogFollower:
             self.subscribe(lineage)
         else:
             self._behind_at = end
+
+    def is_news(self, leader: Voter, message: LeaderMessage) -> bool:
+        """Whether a message was sent later than all that was heard of this leader before."""
+        is_other = (leader, message.epoch) != (self._leader, self._epoch)
+        return is_other or message.asked > self._asked
 
     def _hear(self, asked: Instant) -> None:
         self._asked = max(self._asked, asked)

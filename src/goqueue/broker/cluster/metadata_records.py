@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from goqueue.cluster import ClusterCreated, MetadataChange, Voter, Voters, voters_written
-from goqueue.model import Offset
+from goqueue.model import Answer, Offset
 from goqueue.records import Buffer, Flag, decode, walk
 
-__all__ = ["MetadataRecord", "attempted_voters", "created_cluster", "decode_records"]
+__all__ = ["MetadataRecord", "Proposal", "attempted_voters", "created_cluster", "decode_records"]
 
 _decoder = msgspec.json.Decoder(list[MetadataChange])
 
@@ -45,3 +45,12 @@ def decode_records(data: Buffer) -> Iterator[MetadataRecord]:
         is_ours = not record.flags & Flag.CONTROL
         changes = _decoder.decode(record.value or b"") if is_ours else []
         yield MetadataRecord(Offset(record.offset + 1), tuple(changes))
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """What is on its way: it is decided when the log is committed up to `version`."""
+
+    version: Offset
+    answers: tuple[Answer, ...]
+    # Where an image was stated: what is before may go.
+    states_from: Offset | None = None

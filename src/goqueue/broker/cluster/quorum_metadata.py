@@ -22,10 +22,11 @@ import msgspec
 
 from goqueue.broker.cluster.broker_state import BrokerStateJournal
 from goqueue.broker.cluster.cluster_config import ClusterConfig, JitterSource
-from goqueue.broker.cluster.log_follower import LogFollower, Refusal
+from goqueue.broker.cluster.log_follower import LeaderMessage, LogFollower, Refusal
 from goqueue.broker.cluster.log_leader import LogLeader
 from goqueue.broker.cluster.metadata_records import (
     MetadataRecord,
+    Proposal,
     created_cluster,
     decode_records,
 )
@@ -100,15 +101,6 @@ from goqueue.records import Buffer, build
 __all__ = ["MetadataRecord", "QuorumMetadata", "decode_records"]
 
 
-class _Proposal(msgspec.Struct, frozen=True):
-    """What is on its way: it is decided when the log is committed up to `version`."""
-
-    version: Offset
-    answers: tuple[Answer, ...]
-    # Where an image was stated: what is before may go.
-    states_from: Offset | None = None
-
-
 class QuorumMetadata:
     """This broker's copy of the metadata log, and its part in the quorum."""
 
@@ -137,7 +129,7 @@ class QuorumMetadata:
         self._leader: LogLeader | None = None
         self._follower: LogFollower | None = None
         self.epoch_first = Offset(0)
-        self._proposal: _Proposal | None = None
+        self._proposal: Proposal | None = None
         self._is_reset = False
         # How large the log was when this broker stated its image; 0 if another did so since.
         self._stated_size = 0
@@ -335,7 +327,7 @@ class QuorumMetadata:
         if is_rival:
             # Two attempts to form a cluster: a voter was wiped in between. One of them ends.
             return
-        self._handle(LeaderHeard(sender, message.epoch), now)
+        self._count_leader(sender, message, now)
         follower = self._follower
         if follower is not None and (follower.leader, follower.epoch) == (sender, message.epoch):
             follower.heartbeat(message, self.lineage)
@@ -353,7 +345,7 @@ class QuorumMetadata:
         if message.epoch < self._quorum.term:
             # A vote in a later term was given on what this log held: nothing may come on top of it.
             return
-        self._handle(LeaderHeard(sender, message.epoch), now)
+        self._count_leader(sender, message, now)
         match message:
             case ReplicaAppend():
                 appended = follower.append(message, data, now)
@@ -363,6 +355,11 @@ class QuorumMetadata:
                 self._refusal = follower.diverged(message) or self._refusal
             case ReplicaReset():
                 self._refusal = follower.reset(message) or self._refusal
+
+    def _count_leader(self, leader: Voter, message: LeaderMessage, now: Now) -> None:
+        """The leader is there; but a message that comes again, later, does not say so."""
+        if self._follower is None or self._follower.is_news(leader, message):
+            self._handle(LeaderHeard(leader, message.epoch), now)
 
     def _remember(self, data: tuple[Buffer, ...], now: Now) -> None:
         """Records were appended: they are applied when they are committed."""
@@ -504,7 +501,7 @@ class QuorumMetadata:
             # Other voters may end it at once: another leader's record must not confirm this one.
             self._refuse(answers, Code.REPLICATION_FAILED if is_written else Code.STORAGE_FULL)
             return
-        self._proposal = _Proposal(self._log.end, tuple(answers), states_from)
+        self._proposal = Proposal(self._log.end, tuple(answers), states_from)
         self._advance(now)
 
     def _append(self, changes: Sequence[MetadataChange], now: Now) -> bool:

@@ -12,7 +12,17 @@ from goqueue.cluster import (
     Voters,
     VotersChanged,
 )
-from goqueue.model import SECOND, Answer, Code, Filled, Offset, Refused, RequestId
+from goqueue.model import (
+    SECOND,
+    Answer,
+    Code,
+    Filled,
+    Offset,
+    Refused,
+    RequestId,
+    Send,
+    WatermarkAdvanced,
+)
 from goqueue.model.requests import Done
 from tests.simulation.planted_in_quorum import counts_a_majority_of_an_older_term
 from tests.unit.broker.cluster.metadata_bench import Bench, BenchBroker
@@ -100,6 +110,24 @@ def test_only_the_controller_proposes() -> None:
     follower = bench.brokers["b"]
     with pytest.raises(AssertionError, match="only the controller"):
         propose(follower, registered("b"))
+
+
+def test_a_heartbeat_that_comes_again_does_not_keep_voters_loyal_to_a_leader_that_is_gone() -> None:
+    """Messages that a network repeats for seconds held up the next election by as much."""
+    bench = formed()
+    bench.beat("a")
+    (beat,) = (each for each in bench.sent("a", "b") if isinstance(each, WatermarkAdvanced))
+    bench.exchange("abc", 1000)
+    leader, voter = bench.brokers["a"], bench.brokers["b"]
+    before = voter.metadata.quorum.next_deadline()
+
+    bench.now_ns += SECOND // 4
+    voter.receive(leader.me, Send(broker="b", message=beat))
+    assert voter.metadata.quorum.next_deadline() == before
+
+    bench.beat("a")
+    bench.exchange("abc", 1000)
+    assert voter.metadata.quorum.next_deadline() > before
 
 
 def test_a_record_that_no_majority_had_is_replaced_by_the_next_leader() -> None:
