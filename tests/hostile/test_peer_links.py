@@ -479,13 +479,13 @@ def test_a_command_of_a_broker_that_is_no_member_is_refused_although_it_has_the_
     """Even as the node itself, which may do everything."""
     wait_until(lambda: _cluster_is_formed(node), "the cluster is formed")
     command = CreateTopic(name="forged", partitions=1, config=TopicConfig())
-    kind, body = encode_command(command)
+    kind, attached = encode_command(command)
     message = ForwardCommand(number=1, kind=kind, version=0, caller=LOCAL)
     with RawLink(node.port).upgrade() as link:
         who = identity("forger")
         assert isinstance(link.hello(who, lane=PeerLane.FORWARDING), Welcome)
         link.send(Confirm())
-        link.send(message, (bytes(body),))
+        link.send(message, tuple(map(bytes, attached)))
         answer = link.receive()
         while isinstance(answer, Ping):
             answer = link.receive()

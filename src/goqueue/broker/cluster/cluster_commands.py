@@ -63,7 +63,7 @@ __all__ = ["CLUSTER_COMMANDS", "COORDINATOR_COMMANDS", "REFUSAL"]
 
 REFUSAL = (
     "this node is a member of a cluster, and a cluster of this version serves topics, publishing, "
-    "reading and groups of streams; use a single node for queues, transactions, delays and keys"
+    "reading, groups and queues; use a single node for transactions, delays, schedules and keys"
 )
 
 CLUSTER_COMMANDS = frozenset(
