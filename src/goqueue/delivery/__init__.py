@@ -12,7 +12,7 @@ connect these machines with partitions.
 """
 
 from goqueue.delivery.delays import Delayed, Delays
-from goqueue.delivery.delays_copy import DelaysStated
+from goqueue.delivery.delays_copy import DelaysStated, decode_in_steps
 from goqueue.delivery.lanes import LANES, LaneFacts, Lanes
 from goqueue.delivery.lease_handles import LeaseHandles, LeaseName
 from goqueue.delivery.leases import Lease, LeasePart
@@ -67,4 +67,5 @@ __all__ = [
     "Wheel",
     "backoff_ns",
     "cut_reason",
+    "decode_in_steps",
 ]

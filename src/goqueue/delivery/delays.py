@@ -16,7 +16,7 @@ reach of the wheel.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import compress
 from operator import lt
 
@@ -44,6 +44,8 @@ _WAITING = tuple(_PENDING << _PRIORITY_BITS | priority for priority in range(1 <
 REACH_NS = WHEEL_REACH_NS
 # So many blocks of far messages are looked through at once: about a millisecond.
 _BLOCKS_AT_ONCE = 4
+# So many entries of a snapshot are taken in at once: about two milliseconds.
+_RESTORED_AT_ONCE = 4_096
 # Above every offset: nothing of the log can be lost any more.
 _NEVER_LOST = 1 << 63
 
@@ -324,6 +326,11 @@ class Delays:
             return None
         return self._delayed(index)
 
+    @property
+    def leaving_count(self) -> int:
+        """How many messages are on their way to the log."""
+        return len(self._leaving)
+
     def is_leaving(self, offset: int) -> bool:
         return offset in self._leaving
 
@@ -472,6 +479,17 @@ class Delays:
 
         A snapshot that is damaged costs time and no more.
         """
+        restored: list[bool] = []
+
+        def steps() -> Generator[int, None, None]:
+            restored.append((yield from self.restore_in_steps(stated)))
+
+        for _ in steps():
+            pass
+        return restored[0]
+
+    def restore_in_steps(self, stated: DelaysStated) -> Generator[int, None, bool]:
+        """As `restore`; yields after each block how many entries it passed over."""
         columns = [stated.offsets, stated.dues, stated.outcomes, stated.controls]
         read = [each for each in map(read_column, columns) if each is not None]
         if len(read) != len(columns):
@@ -479,29 +497,41 @@ class Delays:
         offsets, dues, outcomes, controls = read
         if len(offsets) != len(dues) or len(offsets) != len(outcomes):
             return False
-        if not (_rises(offsets) and _rises(controls)) or min(dues, default=0) < 0:
-            return False
+        for first in range(0, max(len(offsets), len(controls)), _RESTORED_AT_ONCE):
+            # One more, so that the blocks are compared with each other, too.
+            entries = slice(first, first + _RESTORED_AT_ONCE + 1)
+            if not (_rises(offsets[entries]) and _rises(controls[entries])):
+                return False
+            if min(dues[entries], default=0) < 0:
+                return False
+            yield _RESTORED_AT_ONCE
         self._offsets, self._dues = offsets, dues
         self._outcomes, self._controls = outcomes, controls
-        self._hidden.add_all(offsets)
-        self._hidden.add_all(controls)
         self._held = {
             TransactionKey(producer, number): list(each) for producer, number, each in stated.held
         }
-        self._place_all()
+        for first in range(0, max(len(offsets), len(controls)), _RESTORED_AT_ONCE):
+            entries = slice(first, first + _RESTORED_AT_ONCE)
+            self._hidden.add_all(offsets[entries])
+            self._hidden.add_all(controls[entries])
+            self._place_all(first)
+            yield _RESTORED_AT_ONCE
         return True
 
-    def _place_all(self) -> None:
-        """Count what is over, and let the others wait."""
+    def _place_all(self, first: int) -> None:
+        """Count what is over among the next entries, and let the others wait."""
+        entries = slice(first, first + _RESTORED_AT_ONCE)
         pending, cancelled = _PENDING << _PRIORITY_BITS, _CANCELLED << _PRIORITY_BITS
-        self._delivered_count = sum([outcome >= 0 for outcome in self._outcomes])
-        self._cancelled_count = sum([cancelled <= outcome < pending for outcome in self._outcomes])
-        waits = [pending <= outcome < 0 for outcome in self._outcomes]
-        if max(self._dues, default=0) <= self._now + self._reach_ns:
-            timers, dues = compress(self._offsets, waits), compress(self._dues, waits)
-            self._wheel.insert_all(array("q", timers), array("q", dues))
+        offsets, dues = self._offsets[entries], self._dues[entries]
+        outcomes = self._outcomes[entries]
+        self._delivered_count += sum([outcome >= 0 for outcome in outcomes])
+        self._cancelled_count += sum([cancelled <= outcome < pending for outcome in outcomes])
+        waits = [pending <= outcome < 0 for outcome in outcomes]
+        if max(dues, default=0) <= self._now + self._reach_ns:
+            timers, times = compress(offsets, waits), compress(dues, waits)
+            self._wheel.insert_all(array("q", timers), array("q", times))
         else:
-            for index in compress(range(len(waits)), waits):
+            for index in compress(range(first, first + len(waits)), waits):
                 self._wait(index)
 
 

@@ -9,11 +9,18 @@ abandons it then.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import msgspec
 
-__all__ = ["BLOCK_ENTRIES", "ColumnCopy", "DelaysCopy", "DelaysStated", "read_column"]
+__all__ = [
+    "BLOCK_ENTRIES",
+    "ColumnCopy",
+    "DelaysCopy",
+    "DelaysStated",
+    "decode_in_steps",
+    "read_column",
+]
 
 # 96 KiB of each column: copied in some ten microseconds, and the base64 of it needs no padding.
 BLOCK_ENTRIES = 12_288
@@ -33,6 +40,23 @@ class DelaysStated(msgspec.Struct, frozen=True, kw_only=True):
     controls: _Column
     # Producer and number of each open transaction, with the messages in it.
     held: list[tuple[int, int, list[int]]] = []
+
+
+class _DelaysRead(msgspec.Struct, frozen=True, kw_only=True):
+    """The same with columns that are not decoded yet."""
+
+    topic: int
+    upto: int
+    offsets: msgspec.Raw
+    dues: msgspec.Raw
+    outcomes: msgspec.Raw
+    controls: msgspec.Raw
+    held: list[tuple[int, int, list[int]]] = []
+
+
+_read_decoder = msgspec.json.Decoder(_DelaysRead)
+_pieces_decoder = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
+_piece_decoder = msgspec.json.Decoder(bytes)
 
 
 class ColumnCopy:
@@ -102,6 +126,33 @@ class DelaysCopy:
             controls=controls,
             held=self._held,
         )
+
+
+def decode_in_steps(data: bytes) -> Generator[int, None, DelaysStated | None]:
+    """Decode a statement, and yield after each block how many entries it has; None: it is none."""
+    columns: list[tuple[bytes, ...]] = []
+    try:
+        read = _read_decoder.decode(data)
+        for column in (read.offsets, read.dues, read.outcomes, read.controls):
+            # Older versions wrote one piece.
+            is_list = bytes(memoryview(column)[:1]) == b"["
+            pieces = []
+            for piece in _pieces_decoder.decode(column) if is_list else (column,):
+                pieces.append(_piece_decoder.decode(piece))
+                yield BLOCK_ENTRIES
+            columns.append(tuple(pieces))
+    except msgspec.MsgspecError:
+        return None
+    offsets, dues, outcomes, controls = columns
+    return DelaysStated(
+        topic=read.topic,
+        upto=read.upto,
+        offsets=offsets,
+        dues=dues,
+        outcomes=outcomes,
+        controls=controls,
+        held=read.held,
+    )
 
 
 def read_column(stated: _Column) -> "array[int] | None":

@@ -1,11 +1,12 @@
 """The delayed messages of one partition, as its log tells of them."""
 
 from array import array
+from collections.abc import Iterator
 
 import msgspec
 import pytest
 
-from goqueue.delivery import Delayed, Delays, DelaysStated
+from goqueue.delivery import Delayed, Delays, DelaysStated, decode_in_steps
 from goqueue.model import SECOND, Offset, Priority, Timestamp
 from goqueue.model.requests import DelayState
 
@@ -374,6 +375,85 @@ def test_a_statement_that_makes_no_sense_is_refused_and_changes_nothing(
     assert len(made) == 0
     made.add(0, due_in(1), Priority.NORMAL)
     assert offsets(made) == [0]
+
+
+def test_a_snapshot_is_restored_in_steps_of_a_bounded_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = delays(*range(1, 9), 3_000_000, 2, first=5)
+    before.cancel(6, 15)
+    before.deliver(7, 16)
+    stated = before.stated(1, 17)
+    monkeypatch.setattr("goqueue.delivery.delays._RESTORED_AT_ONCE", 3)
+    made = Delays(NOW)
+
+    steps = list(made.restore_in_steps(stated))
+
+    # Ten entries are checked, and then taken in.
+    assert steps == [3] * 8
+    assert made.stated(1, 17) == stated
+    assert made.pending(20) == before.pending(20)
+    assert (made.delivered_count, made.cancelled_count, made.far_count) == (1, 1, 1)
+    assert not made.hidden.missing([5, 14, 15])
+
+
+def decoded(data: bytes) -> tuple[DelaysStated | None, int]:
+    """What a snapshot says, and in how many steps it was decoded."""
+    found: list[DelaysStated | None] = []
+
+    def steps() -> Iterator[int]:
+        found.append((yield from decode_in_steps(data)))
+
+    count = sum(1 for _ in steps())
+    return found[0], count
+
+
+def test_a_snapshot_is_decoded_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("goqueue.delivery.delays_copy.BLOCK_ENTRIES", 3)
+    made = delays(*range(1, 9))
+    made.cancel(0, 8)
+    stated = made.stated(1, 9)
+
+    # Three columns of three blocks each, and one of one.
+    assert decoded(msgspec.json.encode(stated)) == (stated, 10)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"topic":1,"upto":2,"offsets":["x"],"dues":[],"outcomes":[],"controls":[]}',
+        b'{"topic":1,"upto":2,"offsets":[7],"dues":[],"outcomes":[],"controls":[]}',
+        b'{"topic":1,"upto":2,"offsets":null,"dues":[],"outcomes":[],"controls":[]}',
+        b'{"topic":1,"upto":2,"offsets":[],"dues":[],"outcomes":[],"controls":[]',
+    ],
+)
+def test_bytes_that_are_no_snapshot_are_decoded_as_nothing(data: bytes) -> None:
+    assert decoded(data)[0] is None
+
+
+def test_a_snapshot_of_one_piece_is_decoded_too() -> None:
+    stated = delays(1, 2).stated(1, 2)
+    columns = {name: b"".join(getattr(stated, name)) for name in ("offsets", "dues", "outcomes")}
+    older = msgspec.structs.replace(stated, controls=b"", **columns)
+
+    found, _ = decoded(msgspec.json.encode(older))
+
+    assert found is not None
+    assert restored(found).stated(1, 2) == stated
+
+
+def test_a_snapshot_whose_blocks_do_not_follow_each_other_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("goqueue.delivery.delays._RESTORED_AT_ONCE", 2)
+    stated = delays(1, 2, 3).stated(1, 3)
+    offsets_of = array("q", (4, 5, 5)).tobytes()
+    made = Delays(NOW)
+
+    assert not made.restore(msgspec.structs.replace(stated, offsets=offsets_of))
+    assert len(made) == 0
 
 
 def test_a_clock_that_went_back_lets_messages_wait_again() -> None:
