@@ -190,10 +190,10 @@ def copies_records_behind_a_gap(patch: pytest.MonkeyPatch) -> None:
 
 
 def folds_producers_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    def hasty(derived: Any, partition: Any) -> None:
+    def hasty(derived: Any, partition: Any, now: Any) -> None:
         fold = partition.fold
         if fold is not None and not fold.is_reading:
-            derived._fold_kept(partition, fold, partition.log.end)
+            derived._fold_kept(partition, fold, partition.log.end, now)
 
     patch.setattr(f"{_DERIVED}.committed", hasty)
     patch.setattr(f"{_DERIVED}.truncated", lambda _derived, _partition: True)

@@ -129,7 +129,7 @@ class RepairFetch(msgspec.Struct, frozen=True):
 
 
 class FoldFetch(msgspec.Struct, frozen=True):
-    """Records of a follower for its producer state; `run` is the number of this folding."""
+    """Records of a follower, for what they say; `run` is the number of this folding."""
 
     log: LogId
     below: Offset

@@ -24,6 +24,7 @@ from goqueue.model import (
     Now,
     Offset,
     Refused,
+    Repaired,
     RequestId,
 )
 from goqueue.model.requests import DeleteTopic
@@ -71,6 +72,8 @@ class PartitionEvents:
         for partition in replicas.take_risen():
             if self._state.partitions.get(partition.log_id) is partition:
                 self._committed(partition, now)
+                # It may have begun to lead.
+                self._components.delayed_messages.arm(partition.log_id, now)
                 if partition.readers:
                     self._components.stream_reads.wake(partition, now)
                 partition.release_records()
@@ -85,6 +88,7 @@ class PartitionEvents:
         for partition in list(self._replicas.awaited()):
             for publication, published in partition.overdue(before, Code.REPLICATION_FAILED):
                 self._publication_ends.end(publication, published, now)
+        self._components.delayed_messages.end_overdue(before)
 
     def _demoted(self, partition: Partition, now: Now) -> None:
         """Another broker leads: whether what was appended is kept is not known here."""
@@ -94,6 +98,11 @@ class PartitionEvents:
             gone = Refused(Code.LEADER_UNAVAILABLE, partition=partition.log_id.partition)
             self._components.stream_reads.refuse_all(partition, gone)
         self._components.producer_snapshots.taken_back(partition.log_id)
+        if partition.leader is None:
+            # If this broker leads on, in a later epoch, it has all that it appended.
+            self._components.delayed_messages.demoted(partition, now)
+        # It is made anew where the next leader serves groups.
+        self._components.priority_indexer.forget_logs([partition.log_id])
 
     # The disk
 
@@ -133,6 +142,8 @@ class PartitionEvents:
             outcomes = []
         for publication, published in outcomes:
             self._publication_ends.end(publication, published, now)
+        if isinstance(event, Repaired):
+            self._components.delayed_messages.repaired(partition, now)
         if isinstance(event, Compacted):
             self._components.polls.relearn(partition)
             if self._coordinators is not None:

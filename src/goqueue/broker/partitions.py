@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from goqueue.broker.delayed.delay_log import Replay
 from goqueue.broker.trace_recorder import PublishTrace
 from goqueue.log import Log
 from goqueue.model import (
@@ -184,13 +185,28 @@ class KeptBatch(msgspec.Struct, frozen=True):
 
 
 class FoldState:
-    """How far a follower has folded its log into producer state: see `DerivedState`."""
+    """How far a follower has folded its log into what it knows: see `DerivedState`."""
 
-    __slots__ = ("folded", "is_reading", "kept", "kept_bytes", "read_upto", "run")
+    __slots__ = (
+        "delays_from",
+        "folded",
+        "is_reading",
+        "kept",
+        "kept_bytes",
+        "producers_from",
+        "read_upto",
+        "replay",
+        "run",
+    )
 
     def __init__(self, folded: Offset, read_upto: Offset, run: int) -> None:
         # Everything below was folded.
         self.folded = folded
+        # What is known of producers and of delays already, from snapshots or an earlier role.
+        self.producers_from = folded
+        self.delays_from = folded
+        # Takes in what is said of delays; None until something is.
+        self.replay: Replay | None = None
         # What is below this is on the disk only; what says something behind it is kept.
         self.read_upto = read_upto
         self.kept: deque[KeptBatch] | None = None
@@ -198,6 +214,11 @@ class FoldState:
         # Whether a snapshot or a piece is being read, and for which run: an older one is dropped.
         self.is_reading = False
         self.run = run
+
+    @property
+    def delays_known(self) -> Offset:
+        """Delays are known as far as this, and no further."""
+        return max(self.folded, self.delays_from)
 
 
 class LedPartition(Protocol):
@@ -247,6 +268,7 @@ class Partition:
         "_pending",
         "fold",
         "leader",
+        "led_from",
         "log",
         "log_id",
         "readers",
@@ -262,10 +284,19 @@ class Partition:
         self._held: deque[_Pending] | None = None
         # In a cluster: who sends what is appended to other brokers, if this one leads.
         self.leader: LedPartition | None = None
-        # In a cluster: how far a follower knows its producers.
+        # In a cluster: how far a follower knows its producers and delays.
         self.fold: FoldState | None = None
+        # Where its log ended when this broker began to lead it: it knew its delays up to there.
+        self.led_from = Offset(0)
         # What the high watermark has passed in this turn.
         self._committed: list[_Pending] = []
+
+    @property
+    def delays_known(self) -> Offset | None:
+        """How far its delays are known; None if that is further than it is committed."""
+        committed = self.log.high_watermark
+        known = max(committed, self.led_from) if self.fold is None else self.fold.delays_known
+        return known if known <= committed else None
 
     @property
     def is_held(self) -> bool:

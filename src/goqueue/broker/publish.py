@@ -117,7 +117,6 @@ class Publisher:
     def _begin(self, request: RequestId, command: Publish, topic: Topic, now: Now) -> None:
         self._quotas.check_publish(topic.name, len(command.batch), command.dues, now)
         if command.dues:
-            self._check_delays()
             self._delayed_messages.check_room(command.dues, now)
         admission = None
         cluster = self._state.cluster
@@ -132,11 +131,6 @@ class Publisher:
             self._announce(request, command, topic, admission)
         else:
             self._publish(request, command, topic, admission, now)
-
-    def _check_delays(self) -> None:
-        if self._state.cluster is not None:
-            reason = "is not served by a cluster of this version; use a single node"
-            raise Refused(Code.REQUEST_INVALID, field="delay", reason=reason)
 
     def publish_announced(
         self, announced: PublishAnnounced, now: Now, refusal: Refused | None = None

@@ -5,7 +5,7 @@ Holds machines and indexes; decides nothing. What survives a crash is in `catalo
 changed only by what its journal says; the rest is for this life alone.
 """
 
-from collections.abc import Sized
+from collections.abc import Iterator, Sized
 
 import msgspec
 
@@ -405,6 +405,13 @@ class NodeState:
         self.hide(log, ending.marker)
         for first, following in () if ending.is_commit else ending.ranges:
             self.hide(log, first, following - first)
+
+    def led_delays(self) -> Iterator[tuple[LogId, Delays]]:
+        """The delays of the partitions that this node serves, and not those of its copies."""
+        for log, delays in self.delays.items():
+            partition = self.partitions.get(log)
+            if self.cluster is None or (partition is not None and partition.leader is not None):
+                yield log, delays
 
     def hidden_within(self, log: LogId, first: Offset, end: Offset) -> int:
         """How many offsets of [first, end) are no messages."""

@@ -163,7 +163,9 @@ class Upkeep:
         delays = self._state.delays.get(partition.log_id)
         durable = partition.log.watermarks.durable
         pending = None if delays is None else delays.needed_from(durable)
-        needs = (self._polls.needed_from(partition), pending)
+        # A copy must not lose to compaction what it does not know to be pending yet.
+        known = None if partition.fold is None else partition.fold.delays_known
+        needs = (self._polls.needed_from(partition), pending, known)
         return min((need for need in needs if need is not None), default=None)
 
 

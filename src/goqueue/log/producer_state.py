@@ -306,6 +306,7 @@ class ProducersStated(msgspec.Struct, frozen=True, kw_only=True):
     # The time of the log, and the newest mark; 0: as the writers say.
     clock: int = 0
     newest: int = 0
+    has_delays: bool = True  # There may be delayed messages below.
 
 
 class ProducerState:

@@ -10,6 +10,7 @@ from goqueue.model.requests import (
     AppendCopies,
     AskVote,
     AuthorizeScrape,
+    CancelDelayed,
     CheckClusterHealth,
     CheckHealth,
     Command,
@@ -22,6 +23,7 @@ from goqueue.model.requests import (
     DescribeAssignment,
     DescribeCaller,
     DescribeCluster,
+    DescribeDelays,
     DescribeGroup,
     DescribeLag,
     DescribeMetadata,
@@ -35,6 +37,7 @@ from goqueue.model.requests import (
     ElectLeader,
     EndCopies,
     Extend,
+    FindDelayed,
     ForgetBroker,
     HearNode,
     Heartbeat,
@@ -44,6 +47,7 @@ from goqueue.model.requests import (
     JoinCluster,
     Leave,
     LeaveCluster,
+    ListDelayed,
     ListGroups,
     ListTopics,
     Nack,
@@ -63,7 +67,7 @@ __all__ = ["CLUSTER_COMMANDS", "COORDINATOR_COMMANDS", "REFUSAL"]
 
 REFUSAL = (
     "this node is a member of a cluster, and a cluster of this version serves topics, publishing, "
-    "reading, groups and queues; use a single node for transactions, delays, schedules and keys"
+    "reading, delays, groups and queues; use a single node for transactions, schedules and keys"
 )
 
 CLUSTER_COMMANDS = frozenset(
@@ -73,6 +77,7 @@ CLUSTER_COMMANDS = frozenset(
         AlterTopic,
         AskVote,
         AuthorizeScrape,
+        CancelDelayed,
         CheckClusterHealth,
         CheckHealth,
         CreateTopic,
@@ -80,17 +85,20 @@ CLUSTER_COMMANDS = frozenset(
         DeleteTopic,
         DescribeCaller,
         DescribeCluster,
+        DescribeDelays,
         DescribeMetadata,
         DescribeNode,
         DescribePartitions,
         DescribeTopic,
         ElectLeader,
+        FindDelayed,
         ForgetBroker,
         HearNode,
         HeartbeatProducer,
         InitProducer,
         JoinCluster,
         LeaveCluster,
+        ListDelayed,
         ListTopics,
         Publish,
         Read,

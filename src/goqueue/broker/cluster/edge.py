@@ -10,12 +10,13 @@ for the caller that this one names over the proven link.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from goqueue.broker.cluster.cluster_commands import COORDINATOR_COMMANDS
 from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
+from goqueue.broker.cluster.delayed_parts import DelayCommand, split_by_leaders
 from goqueue.broker.cluster.forward_parts import (
     LIFTED_BY_METADATA,
     Gather,
@@ -63,15 +64,19 @@ from goqueue.model import (
 )
 from goqueue.model.requests import (
     AlterTopic,
+    CancelDelayed,
     Command,
     CreateTopic,
     DeleteRecords,
     DeleteTopic,
+    DescribeDelays,
     DescribePartitions,
     DescribeTopic,
     ElectLeader,
+    FindDelayed,
     ForgetBroker,
     LeaveCluster,
+    ListDelayed,
     Publish,
     Published,
     Read,
@@ -151,6 +156,10 @@ class ClusterEdge:
             DeleteRecords: self._delete_records,
             DescribePartitions: self._describe_partitions,
             DescribeTopic: self._describe_topic,
+            ListDelayed: self._ask_about_delays,
+            FindDelayed: self._ask_about_delays,
+            CancelDelayed: self._ask_about_delays,
+            DescribeDelays: self._ask_about_delays,
         }
         for kind, how in handle.items():
             edge[kind] = self._around(how, here[kind])
@@ -250,7 +259,7 @@ class ClusterEdge:
 
     def _watch(self, request: RequestId, command: Command, now: Now, here: Handler) -> None:
         assert isinstance(command, Watch)
-        by_leader = self._by_leader(command.topic, command.offsets)
+        by_leader = self.routes.by_leader(command.topic, command.offsets)
         if by_leader is None or set(by_leader) == {self.routes.me}:
             if self._run_here(here, request, command, now) or by_leader is None:
                 return
@@ -276,7 +285,7 @@ class ClusterEdge:
         wanted = command.before
         if wanted is None and topic is not None:
             wanted = dict.fromkeys(range(topic.partitions))
-        by_leader = None if not wanted else self._by_leader(command.topic, wanted)
+        by_leader = None if not wanted else self.routes.by_leader(command.topic, wanted)
         if by_leader is None or wanted is None or set(by_leader) == {self.routes.me}:
             if self._run_here(here, request, command, now) or by_leader is None or wanted is None:
                 return
@@ -293,16 +302,6 @@ class ClusterEdge:
             for numbers in by_leader.values()
         ]
         self._begin(whole, parts, now)
-
-    def _by_leader(self, topic: str, numbers: Iterable[int]) -> dict[str | None, list[int]] | None:
-        """Partitions by their leader; None if one of them, or the topic, does not exist."""
-        found: dict[str | None, list[int]] = {}
-        for number in numbers:
-            partition = self.routes.partition(LogId(topic, number))
-            if partition is None:
-                return None
-            found.setdefault(partition.leader, []).append(number)
-        return found or None
 
     # Publishing
 
@@ -395,6 +394,21 @@ class ClusterEdge:
         ]
         self._begin(whole, parts, now)
 
+    # Delayed messages
+
+    def _ask_about_delays(
+        self, request: RequestId, command: Command, now: Now, here: Handler
+    ) -> None:
+        """The leaders answer; where there is none to ask, this broker says why."""
+        assert isinstance(command, DelayCommand)
+        split = split_by_leaders(command, self.routes)
+        if not split.parts:
+            here(request, command, now)
+            return
+        whole = self._request(request, command, split.gather, now)
+        parts = [Part(whole, each, log, is_repeatable=True) for log, each in split.parts.items()]
+        self._begin(whole, parts, now)
+
     # Descriptions
 
     def _describe_partitions(
@@ -414,7 +428,9 @@ class ClusterEdge:
     def _describe(self, request: RequestId, topic: str, now: Now, *, is_topic: bool) -> bool:
         """Ask the leaders of a topic about their partitions; False if there is no such topic."""
         stated = self.routes.topic(topic)
-        by_leader = None if stated is None else self._by_leader(topic, range(stated.partitions))
+        by_leader = (
+            None if stated is None else self.routes.by_leader(topic, range(stated.partitions))
+        )
         if stated is None or by_leader is None:
             return False
         gather = self.reports.gather(stated, is_topic=is_topic)

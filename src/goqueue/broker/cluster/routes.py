@@ -4,7 +4,7 @@ Reads the image and decides nothing. An image may be older than that of others: 
 asked checks by its own, and refuses with `not_leader`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from goqueue.cluster import BrokerState, MetadataImage, PartitionState, TopicStated
 from goqueue.model import LogId
@@ -53,6 +53,28 @@ class Routes:
         """The broker that leads a partition; None if nobody does."""
         found = self.partition(log)
         return None if found is None else found.leader
+
+    def by_leader(self, topic: str, numbers: Iterable[int]) -> dict[str | None, list[int]] | None:
+        """Partitions by their leader; None if one of them, or the topic, does not exist."""
+        found: dict[str | None, list[int]] = {}
+        for number in numbers:
+            partition = self.partition(LogId(topic, number))
+            if partition is None:
+                return None
+            found.setdefault(partition.leader, []).append(number)
+        return found or None
+
+    def leaders(self) -> list[LogId]:
+        """For each broker that leads any, one of its partitions; and one that nobody leads."""
+        image = self._image()
+        if image is None:
+            return []
+        led = [next(iter(image.table.led_by(name)), None) for name in (*image.brokers, None)]
+        return [
+            LogId(image.table.topics[each.topic].name, each.partition)
+            for each in led
+            if each is not None
+        ]
 
     def address(self, broker: str) -> str:
         """Where clients reach a broker; empty if that is not known."""

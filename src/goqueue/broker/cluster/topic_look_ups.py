@@ -19,10 +19,13 @@ from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand
 from goqueue.model import Asked, Code, Now, Refused, RequestId, is_internal
 from goqueue.model.requests import (
+    CancelDelayed,
     Command,
     DeleteRecords,
     DescribePartitions,
     DescribeTopic,
+    FindDelayed,
+    ListDelayed,
     Publish,
     Read,
     Reply,
@@ -34,7 +37,10 @@ __all__ = ["TopicLookUps"]
 _COMMANDS_MAX = 1_000
 _BYTES_MAX = 32 * 1024 * 1024
 
-_OfTopic = Read | Watch | Publish | DeleteRecords | DescribePartitions | DescribeTopic
+_OfTopic = (
+    *(Read, Watch, Publish, DeleteRecords, DescribePartitions, DescribeTopic),
+    *(ListDelayed, FindDelayed, CancelDelayed),
+)
 
 
 class TopicLookUps:

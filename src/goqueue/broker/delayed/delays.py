@@ -5,6 +5,11 @@ an ordinary message with the header `gq.delayed-from`: that it is committed is t
 proof of it, so a message is delivered exactly once over any crash. A cancellation is a control
 record. What is on its way to the log is taken back when the disk takes it back.
 
+In a cluster a message fires on the broker that leads its partition and may serve it, as a publish
+with `acks=all`: the copy is the delivery once the in-sync replicas have it. A leader that lost its
+epoch forgets what is on its way, and keeps what is committed; followers fold the rest from the log
+(`DerivedState`), so each of them knows every message that waits before it leads.
+
 Cost: a delayed message is read and appended once more; nothing runs while nothing is due.
 """
 
@@ -69,6 +74,8 @@ __all__ = [
 _FIRE_MAX = 1000
 _FIRE_BYTES = 1024 * 1024
 _RETRY_NS = SECOND
+# A page is described so many messages at a time.
+_DESCRIBED_PER_STEP = 500
 _SAVE_CHANGES_MIN = 50_000
 # Larger snapshots are copied in turns and encoded by the shell. A block of a column takes as long
 # as so many units: memory that was never used before costs far more than the copy itself.
@@ -87,6 +94,8 @@ class DelayedMessages:
         self._pending_appends = PendingDelayAppends()
         self._cancels = Cancels(state.outbox)
         self._due_batches: dict[LogId, DueBatch] = {}
+        # Messages that were due and are damaged here, while others keep copies.
+        self._unreadable: dict[LogId, list[Offset]] = {}
         self._delay_ns_sum = 0
         self._delay_count = 0
         # How many messages are due beyond the reach of timers; counted once a second at most.
@@ -104,6 +113,8 @@ class DelayedMessages:
     ) -> None:
         """Delayed records were appended, perhaps in a transaction, which is their holder."""
         if len(waiting):
+            # From now on a snapshot may not say that there are none.
+            self._delays(partition.log_id, now)
             following = Offset(waiting.offsets[-1] + 1)
             self._pending_appends.add(partition.log_id, Published(following, waiting, holder))
             self._delay_ns_sum += sum(waiting.dues) - len(waiting) * now.wall
@@ -116,7 +127,7 @@ class DelayedMessages:
             return
         if now.instant >= self._far_counted_at + _RETRY_NS:
             self._far_counted_at = now.instant
-            self._far_count = sum(each.far_count for each in self._state.delays.values())
+            self._far_count = sum(each.far_count for _, each in self._state.led_delays())
         self._far_count += sum(due > horizon for due in dues)
         if self._far_count > FAR_MAX:
             self._far_counted_at = _LONG_AGO
@@ -207,8 +218,66 @@ class DelayedMessages:
             delays.stay(message)
             if code is not None:
                 self._cancels.refuse(log, message, code)
-        # Not at once: the disk is full, or the log is busy.
+        self._retry(log, now)
+
+    def _retry(self, log: LogId, now: Now) -> None:
+        # Not at once: the disk is full, the log is busy, or too few copies are in sync.
         self._state.alarms.set(ForDelays(log), Instant(now.instant + _RETRY_NS))
+
+    # Leadership
+
+    def _may_append(self, partition: Partition) -> bool:
+        """Whether a partition takes deliveries: as it takes a publish with `acks=all`."""
+        cluster, log = self._state.cluster, partition.log_id
+        if cluster is None:
+            return True
+        topic = self._state.catalog.get(log.topic)
+        if topic is None:
+            return False
+        try:
+            led = cluster.check_leads(topic.number, log.partition, log)
+        except Refused:
+            return False
+        return led.live_members >= led.minimum
+
+    def demoted(self, partition: Partition, now: Now) -> None:
+        """Another epoch began: what is not committed is not known to be kept.
+
+        What is under way waits again, unless the log turns out to hold its delivery.
+        """
+        log = partition.log_id
+        self.committed(partition, now)
+        self.taken_back(partition, Offset(0), Code.REPLICATION_FAILED, now)
+        delays, batch = self._state.delays.get(log), self._due_batches.get(log)
+        if delays is not None and batch is not None:
+            self._end(batch, delays, now, Code.REPLICATION_FAILED)
+        for message in self._unreadable.pop(log, ()):
+            if delays is not None:
+                delays.stay(message)
+            self._cancels.refuse(log, message, Code.REPLICATION_FAILED)
+        self._state.alarms.set(ForDelays(log), None)
+
+    def end_overdue(self, before: Instant) -> None:
+        """Let nobody wait longer for a cancellation to be replicated than the contract says."""
+        self._cancels.end_overdue(before)
+
+    def _pass_over(self, partition: Partition, delays: Delays, message: Offset) -> None:
+        """A message that is due cannot be read."""
+        log, led = partition.log_id, partition.leader
+        if led is not None and led.has_followers:
+            # Another copy may be whole: this one is repaired from it, or that one leads.
+            self._unreadable.setdefault(log, []).append(message)
+            return
+        # There is nothing left to deliver.
+        delays.expire(message)
+        self._cancels.refuse(log, message, Code.MESSAGE_NOT_FOUND)
+
+    def repaired(self, partition: Partition, now: Now) -> None:
+        """What was damaged may be whole again: try what could not be read."""
+        log = partition.log_id
+        delays, messages = self._state.delays.get(log), self._unreadable.pop(log, ())
+        if delays is not None and messages:
+            self._put_back(log, delays, tuple(messages), now)
 
     # Firing
 
@@ -217,6 +286,10 @@ class DelayedMessages:
         delays = self._state.delays.get(log)
         partition = self._state.partitions.get(log)
         if delays is None or partition is None or log in self._due_batches:
+            return
+        if not self._may_append(partition):
+            if partition.leader is not None:
+                self._retry(log, now)
             return
         batch = DueBatch(log, delays.due(now.wall, _FIRE_MAX))
         self._due_batches[log] = batch
@@ -243,10 +316,8 @@ class DelayedMessages:
             if wanted is not None:
                 self._state.fetch(wanted, DueFetch(batch))
                 return
-            # Damaged: there is nothing left to deliver.
             batch.order.popleft()
-            delays.expire(first)
-            self._cancels.refuse(batch.log, first, Code.MESSAGE_NOT_FOUND)
+            self._pass_over(partition, delays, first)
         if batch.copies and not self._deliver(batch, partition, delays, now):
             return
         del self._due_batches[batch.log]
@@ -274,12 +345,15 @@ class DelayedMessages:
                 batch.add(copy, contexts.get(offset))
         if len(batch.order) == left:
             # It is not where it was: to read it again would find the same.
-            delays.expire(batch.order.popleft())
+            self._pass_over(partition, delays, batch.order.popleft())
         self._append_due(batch, partition, delays, now)
 
     def _deliver(self, batch: DueBatch, partition: Partition, delays: Delays, now: Now) -> bool:
         """Append what was read, in due order; False if it was refused, and all waits again."""
         messages = tuple(batch.messages)
+        if not self._may_append(partition):
+            self._end(batch, delays, now, None)
+            return False
         try:
             appended = self._state.append(partition, bytearray().join(batch.copies), now)
         except Refused as refused:
@@ -303,7 +377,7 @@ class DelayedMessages:
         delays = self._state.delays.get(partition.log_id)
         found = None if delays is None else delays.find(command.offset)
         if delays is None or found is None or found.state is DelayState.EXPIRED:
-            raise Refused(Code.MESSAGE_NOT_FOUND, offset=command.offset)
+            raise _missing([partition], command.offset, now)
         if found.state is DelayState.CANCELLED:
             self._state.outbox.answer(request, Done())
         elif found.state is DelayState.DELIVERED:
@@ -323,7 +397,7 @@ class DelayedMessages:
                 raise
             self._pending_appends.add(partition.log_id, Cancelled(appended.next, offset))
         # Else its delivery or another cancellation is on its way: that decides.
-        self._cancels.wait(partition.log_id, offset, request)
+        self._cancels.wait(partition.log_id, offset, request, now.instant)
 
     def forget_logs(self, logs: Sequence[LogId]) -> None:
         """The topic is gone, and its delays with it."""
@@ -333,6 +407,7 @@ class DelayedMessages:
                 del delays[log]
                 self._state.alarms.set(ForDelays(log), None)
             self._due_batches.pop(log, None)
+            self._unreadable.pop(log, None)
         self._pending_appends.forget_logs(logs)
         self._cancels.forget_logs(logs)
 
@@ -340,7 +415,7 @@ class DelayedMessages:
 
     def list_pending(self, request: RequestId, command: ListDelayed, now: Now) -> None:
         topic = self._state.catalog.find(command.topic)
-        total = self._pending_of(topic)
+        total = self._pending_of(self._logs(topic, command.only))
         if command.skip < total:
             self._state.stepwise.begin(request, self._list_page(request, command, now), now)
             return
@@ -349,46 +424,53 @@ class DelayedMessages:
 
     def _list_page(self, request: RequestId, command: ListDelayed, now: Now) -> Steps:
         """A page, in as many turns as it takes; the topic may go meanwhile."""
-        logs = self._state.catalog.find(command.topic).logs
+        logs = self._logs(self._state.catalog.find(command.topic), command.only)
         delays = [(log, found) for log in logs if (found := self._state.delays.get(log))]
         page = yield from find_page(delays, command.skip, command.limit)
-        total = self._pending_of(self._state.catalog.find(command.topic))
+        total = self._pending_of(self._logs(self._state.catalog.find(command.topic), command.only))
         # Of a topic that was deleted and made again nothing is shown that was found before.
         known = {log: found for log, found in delays if self._state.delays.get(log) is found}
-        listed = [(log, known[log].find(offset)) for _, log, offset in page if log in known]
-        messages = tuple(
-            _described(log, each, now)
-            for log, each in listed
-            if each is not None and each.state is DelayState.PENDING
-        )
+        messages: list[DelayedDescription] = []
+        for place, (_, log, offset) in enumerate(page):
+            each = known[log].find(offset) if log in known else None
+            if each is not None and each.state is DelayState.PENDING:
+                messages.append(_described(log, each, now))
+            if place % _DESCRIBED_PER_STEP == _DESCRIBED_PER_STEP - 1:
+                yield _DESCRIBED_PER_STEP
         # A page that is not full ends with the last, whatever came or went meanwhile.
         reached = command.skip + len(messages)
         total = max(total, reached) if len(page) == command.limit else reached
-        reply = DelayedList(topic=command.topic, messages=messages, total=total)
+        reply = DelayedList(topic=command.topic, messages=tuple(messages), total=total)
         self._state.outbox.answer(request, reply)
 
     def find(self, request: RequestId, command: FindDelayed, now: Now) -> None:
         topic = self._state.catalog.find(command.topic)
-        logs = topic.logs
-        if command.partition is not None:
-            logs = [self._state.partition(topic, command.partition).log_id]
+        only = command.only if command.partition is None else (command.partition,)
+        logs = self._logs(topic, only)
         for log in logs:
             delays = self._state.delays.get(log)
             found = None if delays is None else delays.find(command.offset)
             if found is not None:
                 self._state.outbox.answer(request, _described(log, found, now))
                 return
-        raise Refused(Code.MESSAGE_NOT_FOUND, offset=command.offset)
+        partitions = [each for log in logs if (each := self._state.partitions.get(log))]
+        raise _missing(partitions, command.offset, now)
+
+    def _logs(self, topic: Topic, only: tuple[int, ...] | None) -> list[LogId]:
+        """These partitions of a topic, or all; refuses those that another broker leads."""
+        if only is None:
+            return topic.logs
+        return [self._state.partition(topic, number).log_id for number in only]
 
     def describe(self, request: RequestId, _: DescribeDelays, now: Now) -> None:
         sees = self._state.access.visible_topics()
         self._state.stepwise.begin(request, self._answer_described(request, sees), now)
 
     def _answer_described(self, request: RequestId, sees: NameFilter) -> Steps:
-        names = sorted({log.topic for log in self._state.delays})
+        names = sorted({log.topic for log, _ in self._state.led_delays()})
         by_topic = dict.fromkeys((yield from self._state.access.select(names, sees)), 0)
         delays = []
-        for log, each in self._state.delays.items():
+        for log, each in self._state.led_delays():
             if log.topic in by_topic:
                 by_topic[log.topic] += len(each)
                 delays.append(each)
@@ -399,13 +481,15 @@ class DelayedMessages:
             cancelled=sum(each.cancelled_count for each in delays),
             # Counted for the node as a whole.
             average_delay_ns=0 if sees else self._delay_ns_sum // max(1, self._delay_count),
+            averaged=0 if sees else self._delay_count,
+            node=self._state.node_id,
             by_topic={name: count for name, count in by_topic.items() if count},
             next_due=min((each for each in deadlines if each is not None), default=None),
         )
         self._state.outbox.answer(request, reply)
 
-    def _pending_of(self, topic: Topic) -> int:
-        found = (self._state.delays.get(log) for log in topic.logs)
+    def _pending_of(self, logs: list[LogId]) -> int:
+        found = (self._state.delays.get(log) for log in logs)
         return sum(len(delays) for delays in found if delays is not None)
 
     # Snapshots
@@ -430,8 +514,8 @@ class DelayedMessages:
         partition = self._state.partitions.get(log)
         if topic is None or partition is None:
             return
-        upto = partition.log.high_watermark
-        if partition.log.watermarks.durable < upto:
+        upto = partition.delays_known
+        if upto is None or partition.log.watermarks.durable < upto:
             # It would say what a power loss may take back, and be believed later.
             return
         copy = delays.begin_copy()
@@ -471,6 +555,14 @@ class DelayedMessages:
         if delays is None:
             delays = self._state.delays[log] = Delays(now.wall)
         return delays
+
+
+def _missing(partitions: Sequence[Partition], offset: Offset, now: Now) -> Refused:
+    """The refusal for a message that no partition knows; a deposed leader need not know it."""
+    for each in partitions:
+        if each.leader is not None and not each.leader.is_confirmed(now.instant):
+            return Refused(Code.LEADER_UNAVAILABLE, partition=each.log_id.partition)
+    return Refused(Code.MESSAGE_NOT_FOUND, offset=offset)
 
 
 def _described(log: LogId, delayed: Delayed, now: Now) -> DelayedDescription:

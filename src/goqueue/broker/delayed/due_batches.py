@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from goqueue.broker.outbox import Outbox
-from goqueue.model import Code, LogId, Offset, Refused, RequestId, TransactionKey
+from goqueue.model import Code, Instant, LogId, Offset, Refused, RequestId, TransactionKey
 from goqueue.model.requests import Done
 from goqueue.records import DelayedRecords
 
@@ -127,30 +127,50 @@ class Cancels:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._requests: dict[tuple[LogId, Offset], list[RequestId]] = {}
+        # Since when each request waits, the first one first, and for which message.
+        self._since: dict[RequestId, tuple[Instant, tuple[LogId, Offset]]] = {}
 
-    def wait(self, log: LogId, message: Offset, request: RequestId) -> None:
+    def wait(self, log: LogId, message: Offset, request: RequestId, now: Instant) -> None:
         self._requests.setdefault((log, message), []).append(request)
+        self._since[request] = (now, (log, message))
 
     def succeed(self, log: LogId, message: Offset) -> None:
         """The message is cancelled."""
-        for request in self._requests.pop((log, message), ()):
+        for request in self._take(log, message):
             self._outbox.answer(request, Done())
 
     def come_late(self, log: LogId, message: Offset, delivered: Offset) -> None:
         """The message was delivered before."""
-        for request in self._requests.pop((log, message), ()):
+        for request in self._take(log, message):
             refused = Refused(Code.ALREADY_DELIVERED, delivered_offset=delivered)
             self._outbox.answer(request, refused)
 
     def refuse(self, log: LogId, message: Offset, code: Code) -> None:
         """Neither is possible."""
-        for request in self._requests.pop((log, message), ()):
+        for request in self._take(log, message):
             self._outbox.answer(request, Refused(code))
+
+    def _take(self, log: LogId, message: Offset) -> list[RequestId]:
+        """The requests about a message that wait; none of them does any longer."""
+        waiting = self._requests.pop((log, message), [])
+        for request in waiting:
+            del self._since[request]
+        return waiting
+
+    def end_overdue(self, before: Instant) -> None:
+        """Answer those that have waited since then: what becomes of them is not known."""
+        while self._since:
+            request, (since, message) = next(iter(self._since.items()))
+            if since > before:
+                return
+            del self._since[request]
+            self._requests[message].remove(request)
+            self._outbox.answer(request, Refused(Code.REPLICATION_FAILED))
 
     def forget_logs(self, logs: Iterable[LogId]) -> None:
         """The topic is gone, and its messages with it."""
         gone = frozenset(logs)
         for key in [key for key in self._requests if key[0] in gone]:
-            for request in self._requests.pop(key):
+            for request in self._take(*key):
                 refusal = Refused(Code.TOPIC_NOT_FOUND, topic=key[0].topic)
                 self._outbox.answer(request, refusal)

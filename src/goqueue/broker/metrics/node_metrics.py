@@ -86,7 +86,7 @@ def health_families(
 def _next_due(state: NodeState) -> list[Row[float]]:
     """Topics without delayed messages have none."""
     first: dict[str, int] = {}
-    for log, delays in state.delays.items():
+    for log, delays in state.led_delays():
         due = delays.next_due()
         if due is not None:
             first[log.topic] = min(due, first.get(log.topic, due))

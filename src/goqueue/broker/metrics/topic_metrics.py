@@ -97,7 +97,7 @@ def _gauges(state: NodeState) -> Iterator[Family]:
 
 def _pending(state: NodeState) -> Iterator[Sample]:
     waiting: dict[str, int] = {}
-    for log, delays in state.delays.items():
+    for log, delays in state.led_delays():
         waiting[log.topic] = waiting.get(log.topic, 0) + len(delays)
     for topic, count in waiting.items():
         yield (topic,), count

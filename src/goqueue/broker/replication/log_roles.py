@@ -2,8 +2,8 @@
 
     closed        hosted, not opened yet
     follower      the image names another leader or none, or an epoch not above the broker epoch
-    leader-elect  the image names this broker, above its broker epoch: until its producers are
-                  known and all that it found is committed in this epoch
+    leader-elect  the image names this broker, above its broker epoch: until its producers
+                  and delays are known and all that it found is committed in this epoch
     leader        serves, until a newer epoch, or a full or failed disk once something was sent
     resigned      asked the controller for another epoch; serves nothing
     lost          lacks what it confirmed; waits until it is in no ISR, then follows
@@ -29,6 +29,7 @@ from goqueue.cluster import (
     PartitionState,
     RegisteredBroker,
 )
+from goqueue.delivery import Delays
 from goqueue.log import LogState, ReplicaRole
 from goqueue.model import (
     MILLISECOND,
@@ -133,6 +134,10 @@ class LogRoles:
             return "leader" if hosted.leader.is_serving else "leader-elect"
         state = self._image.table.get(*hosted.where)
         return "leader-elect" if state is not None and self._should_lead(state) else "follower"
+
+    def delays(self, hosted: HostedLog) -> Delays | None:
+        """What is known of delayed messages in a log, for checks; None if it never had any."""
+        return self._state.delays.get(hosted.log_id)
 
     def check_leads(self, topic: int, partition: int, log: LogId) -> PartitionLeader:
         """The leader of a partition, if it is here and serves; refuses otherwise."""
@@ -325,10 +330,10 @@ class LogRoles:
     def _try_to_lead(
         self, hosted: HostedLog, partition: Partition, state: PartitionState, now: Now
     ) -> None:
-        """Lead if producers are known and the log takes records; else later."""
+        """Lead if all is known that the log says, and it takes records; else later."""
         self._watch(hosted.where, now.instant)
         log = partition.log
-        if log.is_changing or not self._derived.complete(partition):
+        if log.is_changing or not self._derived.complete(partition, now):
             return
         created = self._image.table.created_at(hosted.where.topic)
         try:

@@ -198,7 +198,7 @@ class Replicas(LogRoles):
     def _followed(self, hosted: HostedLog, now: Now) -> None:
         """A follower moved on: fold what is committed."""
         assert hosted.partition is not None
-        self._derived.committed(hosted.partition)
+        self._derived.committed(hosted.partition, now)
         self._followed_up[hosted.log_id] = hosted.partition
         if hosted.follower is not None and not hosted.follower.agrees:
             self._watch(hosted.where, now.instant)
@@ -259,7 +259,7 @@ class Replicas(LogRoles):
                 follower.settled("")
             if is_cut:
                 self._watch(hosted.where, now.instant)
-            self._derived.committed(partition)
+            self._derived.committed(partition, now)
             self._followed_up[hosted.log_id] = partition
         else:
             state = self._image.table.get(*hosted.where)
@@ -326,14 +326,14 @@ class Replicas(LogRoles):
         return self._derived.expects(name)
 
     def loaded(self, name: str, data: bytes | None, now: Now) -> None:
-        self._folded(self._derived.loaded(name, data), now)
+        self._folded(self._derived.loaded(name, data, now), now)
 
     def fetched(
         self, purpose: ReplicaFetch | RepairFetch | FoldFetch, data: memoryview | None, now: Now
     ) -> None:
-        """Something was read: for a follower, or for producer state."""
+        """Something was read: for a follower, or for what a log says."""
         if isinstance(purpose, FoldFetch):
-            self._folded(self._derived.fetched(purpose, data), now)
+            self._folded(self._derived.fetched(purpose, data, now), now)
             return
         if isinstance(purpose, RepairFetch):
             log = purpose.log
@@ -355,7 +355,7 @@ class Replicas(LogRoles):
         if state is not None and self._should_lead(state) and partition.log.failure is None:
             self._try_to_lead(hosted, partition, state, now)
         else:
-            self._derived.committed(partition)
+            self._derived.committed(partition, now)
 
     # Time
 
@@ -470,8 +470,11 @@ class Replicas(LogRoles):
             self._subscribe_some(now)
         if self._to_attend:
             self._attend_some(now)
+        for partition in self._derived.take_unfolded():
+            self._folded(partition, now)
         # The rest follows in the next turn.
         has_more = bool(self._to_look or self._to_subscribe or self._to_attend)
+        has_more |= self._derived.has_unfolded
         self._resume_at = now.instant if has_more else None
         if self._watched and self._tick_at is None:
             self._tick_at = Instant(now.instant + TICK_NS)

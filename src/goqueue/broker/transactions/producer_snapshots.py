@@ -87,7 +87,8 @@ class ProducerSnapshots:
         producers = partition.log.producers
         ranges, writers = len(producers.hidden), len(producers)
         self._state.budget.spend(1 + ranges // _COPIED_PER_UNIT + writers // _WRITERS_PER_UNIT)
-        stated = producers.stated(topic, upto)
+        has_delays = log in self._state.delays
+        stated = msgspec.structs.replace(producers.stated(topic, upto), has_delays=has_delays)
         is_small = ranges + writers <= _ENCODED_MAX
         data = msgspec.json.encode(stated) if is_small else stated
         save = Save(name=producers_snapshot(topic, log.partition), data=data)

@@ -22,19 +22,27 @@ __all__ = [
 
 
 class ListDelayed(msgspec.Struct, frozen=True, kw_only=True):
-    """The messages that wait, by due time; answered by `DelayedList`."""
+    """The messages that wait, by due time; answered by `DelayedList`.
+
+    Between nodes `only` names the partitions that are asked for.
+    """
 
     topic: str
     limit: int = 100
     skip: int = 0
+    only: tuple[int, ...] | None = None
 
 
 class FindDelayed(msgspec.Struct, frozen=True, kw_only=True):
-    """Answered by `DelayedDescription`; without a partition the first that has such a message."""
+    """Answered by `DelayedDescription`; without a partition the first that has such a message.
+
+    Between nodes `only` names the partitions that are asked for.
+    """
 
     topic: str
     offset: Offset
     partition: int | None = None
+    only: tuple[int, ...] | None = None
 
 
 class CancelDelayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,3 +98,6 @@ class DelayStatistics(msgspec.Struct, frozen=True, kw_only=True):
     average_delay_ns: int
     by_topic: dict[str, int]
     next_due: Timestamp | None = None
+    # How many messages the average is over, and which node says so.
+    averaged: int = 0
+    node: str = ""

@@ -47,6 +47,8 @@ class ReplicationChecks(QuorumChecks):
         self._acked_ends: dict[tuple[str, int, PartitionId], tuple[int, Offset]] = {}
         # What is known of producers where a partition is committed so far, and who knew it first.
         self._producers: dict[tuple[PartitionId, Offset], tuple[str, dict[int, object]]] = {}
+        # Which delayed messages wait, in the same way.
+        self._delays: dict[tuple[PartitionId, Offset], tuple[str, list[tuple[int, int]]]] = {}
         # Whether producers may be forgotten with the records of theirs that are deleted.
         self.deletes = False
         # Told of each leader when it is first seen, and of ISRs that a leader asks a broker for.
@@ -117,7 +119,8 @@ class ReplicationChecks(QuorumChecks):
     def _look_at(self, machine: BrokerMachine, hosted: HostedLog) -> None:
         assert hosted.partition is not None
         log, leader = hosted.partition.log, hosted.leader
-        process = machine.process
+        process, member = machine.process, machine.node.cluster
+        assert member is not None
         mark = (process.name, process.incarnation, hosted.log_id)
         is_lower = log.high_watermark < self._marks.get(mark, Offset(0))
         if is_lower and hosted.where not in self.unclean:
@@ -126,8 +129,12 @@ class ReplicationChecks(QuorumChecks):
         self._marks[mark] = log.high_watermark
         if has_risen and log.end == log.high_watermark:
             self._compare_producers(machine, hosted)
+            self._compare_delays(machine, hosted)
         if leader is None:
             self._check_kept(machine, hosted)
+            delays = member.replicas.delays(hosted)
+            if delays is not None and delays.leaving_count:
+                raise Violation("only a leader fires", f"{process.name} {hosted.log_id}")
             return
         who = machine.process.name
         if (hosted.where, leader.epoch) not in self._led and self.on_led is not None:
@@ -164,6 +171,22 @@ class ReplicationChecks(QuorumChecks):
         if known != expected:
             differ = f"{hosted.log_id} at {log.end}: {other} {expected}, {name} {known}"
             raise Violation("producer state is equal", differ)
+
+    def _compare_delays(self, machine: BrokerMachine, hosted: HostedLog) -> None:
+        """C24: where all is committed, the same messages wait on all copies."""
+        assert hosted.partition is not None
+        log, fold, member = hosted.partition.log, hosted.partition.fold, machine.node.cluster
+        is_behind = fold is not None and (fold.is_reading or fold.delays_known < log.high_watermark)
+        if is_behind or self.may_lose or member is None:
+            return
+        delays = member.replicas.delays(hosted)
+        waiting = [] if delays is None else delays.pending(len(delays))
+        name = machine.process.name
+        where = (hosted.where, log.high_watermark)
+        other, expected = self._delays.setdefault(where, (name, waiting))
+        if waiting != expected:
+            differ = f"{hosted.log_id} at {log.end}: {other} {expected}, {name} {waiting}"
+            raise Violation("delays are equal", differ)
 
     def _check_kept(self, machine: BrokerMachine, hosted: HostedLog) -> None:
         """What a follower acknowledged in an epoch it does not cut in that epoch."""

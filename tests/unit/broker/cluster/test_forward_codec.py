@@ -59,6 +59,10 @@ COMMANDS = {
     8: "LeaveCluster",
     9: "ForgetBroker",
     10: "ElectLeader",
+    11: "ListDelayed",
+    12: "FindDelayed",
+    13: "CancelDelayed",
+    14: "DescribeDelays",
     20: "Join",
     21: "Heartbeat",
     22: "CooperativeHeartbeat",
@@ -96,6 +100,9 @@ REPLIES = {
     7: "Published",
     8: "ClusterJoined",
     9: "LeaderElected",
+    10: "DelayedList",
+    11: "DelayedDescription",
+    12: "DelayStatistics",
     20: "Joined",
     21: "Beat",
     22: "CooperativeBeat",
@@ -226,7 +233,7 @@ def test_a_message_without_its_caller_is_not_read(sent: ForwardCommand | Publish
             msgspec.msgpack.decode(msgspec.msgpack.encode(fields[:count]), type=type(sent))
 
 
-@given(st.integers(0, 12), st.lists(st.binary(max_size=99), max_size=3))
+@given(st.integers(0, 16), st.lists(st.binary(max_size=99), max_size=3))
 def test_bytes_that_are_no_command_are_refused(kind: int, data: list[bytes]) -> None:
     try:
         decoded = decode_command(kind, data)
@@ -236,7 +243,7 @@ def test_bytes_that_are_no_command_are_refused(kind: int, data: list[bytes]) -> 
         assert type(decoded) is COMMAND_KINDS[kind]
 
 
-@given(st.integers(0, 12), st.lists(st.binary(max_size=99), max_size=3))
+@given(st.integers(0, 16), st.lists(st.binary(max_size=99), max_size=3))
 def test_of_bytes_that_are_no_reply_the_outcome_is_unknown(kind: int, data: list[bytes]) -> None:
     try:
         decoded = decode_reply(kind, data)

@@ -69,7 +69,7 @@ def follow(derived: DerivedState, partition: Partition, sequence: int) -> None:
 
 def test_what_is_not_committed_is_not_known(derived: DerivedState, partition: Partition) -> None:
     follow(derived, partition, 0)
-    derived.committed(partition)
+    derived.committed(partition, NOW)
 
     assert partition.log.producers.stated(1, 1).writers == []
 
@@ -77,7 +77,7 @@ def test_what_is_not_committed_is_not_known(derived: DerivedState, partition: Pa
 def test_what_is_committed_is_known(derived: DerivedState, partition: Partition) -> None:
     follow(derived, partition, 0)
     partition.log.commit(Offset(1))
-    derived.committed(partition)
+    derived.committed(partition, NOW)
 
     (writer,) = partition.log.producers.stated(1, 1).writers
     assert writer.next_sequence == 1
@@ -89,9 +89,9 @@ def test_a_follower_that_is_to_lead_knows_everything(
     follow(derived, partition, 0)
     follow(derived, partition, 1)
     partition.log.commit(Offset(1))
-    derived.committed(partition)
+    derived.committed(partition, NOW)
 
-    assert derived.complete(partition)
+    assert derived.complete(partition, NOW)
 
     (writer,) = partition.log.producers.stated(1, 2).writers
     assert writer.next_sequence == 2
@@ -114,7 +114,7 @@ def test_a_leader_that_had_more_than_was_committed_forgets_what_it_knew(
     derived: DerivedState, partition: Partition
 ) -> None:
     follow(derived, partition, 0)
-    assert derived.complete(partition)
+    assert derived.complete(partition, NOW)
 
     derived.follow(partition, WHERE)
 
@@ -127,7 +127,7 @@ def test_a_leader_all_of_whose_records_were_committed_keeps_what_it_knew(
 ) -> None:
     follow(derived, partition, 0)
     partition.log.commit(Offset(1))
-    assert derived.complete(partition)
+    assert derived.complete(partition, NOW)
 
     derived.follow(partition, WHERE)
 
