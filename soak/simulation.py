@@ -25,7 +25,14 @@ import msgspec
 import pytest
 
 from goqueue.sim import NodeRun, Run, Trace, Violation
-from goqueue.sim.cluster import ClusterRun, FailoverRun, GroupRun, QuorumRun, ReplicationRun
+from goqueue.sim.cluster import (
+    ClusterRun,
+    DelayRun,
+    FailoverRun,
+    GroupRun,
+    QuorumRun,
+    ReplicationRun,
+)
 from tests.simulation.tight import tighten
 
 REPORT_S = 60
@@ -99,6 +106,10 @@ def _live_failovers(seed: int) -> None:
     FailoverRun(seed, Trace()).live()
 
 
+def _live_delays(seed: int) -> None:
+    DelayRun(seed, Trace()).live()
+
+
 # The node has most to get wrong: each seed is one of the node, every other of a tight node too.
 WORLDS: dict[str, _Live] = {
     "node": _live_node,
@@ -114,6 +125,7 @@ WORLDS: dict[str, _Live] = {
     "replication": _live_replication,
     "failovers": _live_failovers,
     "groups": _live_groups,
+    "delays": _live_delays,
 }
 _SHARES = {
     "node": 1,
@@ -129,6 +141,7 @@ _SHARES = {
     "replication": 4,
     "failovers": 4,
     "groups": 4,
+    "delays": 4,
 }
 
 

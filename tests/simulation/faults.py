@@ -15,7 +15,14 @@ import pytest
 from goqueue.model import Refused
 from goqueue.records import Corrupt
 from goqueue.sim import NodeRun, Run, Trace, Violation
-from goqueue.sim.cluster import FailoverRun, GroupRun, QuorumRun, ReplicationRun, RotRun
+from goqueue.sim.cluster import (
+    DelayRun,
+    FailoverRun,
+    GroupRun,
+    QuorumRun,
+    ReplicationRun,
+    RotRun,
+)
 from tests.simulation.planted import PLANTED
 from tests.simulation.planted_in_cooperation import PLANTED_IN_COOPERATION
 from tests.simulation.planted_in_delays import PLANTED_IN_DELAYS, PLANTED_IN_LANES
@@ -25,6 +32,10 @@ from tests.simulation.planted_in_limits import PLANTED_IN_LIMITS
 from tests.simulation.planted_in_node import PLANTED_IN_NODE
 from tests.simulation.planted_in_quorum import PLANTED_IN_QUORUM
 from tests.simulation.planted_in_receives import PLANTED_IN_RECEIVES
+from tests.simulation.planted_in_replicated_delays import (
+    PLANTED_IN_LATER_EPOCHS,
+    PLANTED_IN_REPLICATED_DELAYS,
+)
 from tests.simulation.planted_in_replication import PLANTED_IN_REPLICATION
 from tests.simulation.planted_in_schedules import PLANTED_IN_SCHEDULES
 from tests.simulation.planted_in_schemas import PLANTED_IN_SCHEMAS
@@ -116,6 +127,14 @@ def _live_groups(seed: int) -> None:
     GroupRun(seed, Trace()).live()
 
 
+def _live_delayed(seed: int) -> None:
+    DelayRun(seed, Trace()).live()
+
+
+def _live_in_later_epochs(seed: int) -> None:
+    DelayRun(seed, Trace(), 20, deposes=False).live()
+
+
 def _live_rot(seed: int) -> None:
     RotRun(seed, Trace()).live()
 
@@ -142,6 +161,8 @@ FAULTS = (
     *(Fault(plant, _live_quorum) for plant in PLANTED_IN_QUORUM),
     *(Fault(plant, _live_replication) for plant in PLANTED_IN_REPLICATION),
     *(Fault(plant, _live_failovers) for plant in PLANTED_IN_FAILOVERS),
+    *(Fault(plant, _live_delayed) for plant in PLANTED_IN_REPLICATED_DELAYS),
+    *(Fault(plant, _live_in_later_epochs) for plant in PLANTED_IN_LATER_EPOCHS),
     *(Fault(plant, _live_rot) for plant in PLANTED_IN_ROT),
     *(Fault(plant, _live_groups) for plant in PLANTED_IN_GROUPS),
     *(Fault(plant, _live_cooperation) for plant in PLANTED_IN_COOPERATION),

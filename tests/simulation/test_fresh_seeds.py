@@ -9,7 +9,12 @@ import os
 import pytest
 
 from goqueue.sim import NodeRun, Run, Trace
-from goqueue.sim.cluster import GroupRun, QuorumRun, ReplicationRun
+from goqueue.sim.cluster import (
+    DelayRun,
+    GroupRun,
+    QuorumRun,
+    ReplicationRun,
+)
 from tests.examples import IS_EXHAUSTIVE
 from tests.simulation.replays import named_when_it_fails
 from tests.simulation.tight import tighten
@@ -118,4 +123,14 @@ def test_no_fresh_seed_loses_or_repeats_what_a_group_of_a_cluster_settled(block:
         trace = Trace()
         with named_when_it_fails("groups", seed):
             GroupRun(seed, trace).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_loses_or_doubles_a_delayed_message_of_a_cluster(block: int) -> None:
+    seeds = _fresh(10 * _TESTS + block)
+    for seed in seeds if IS_EXHAUSTIVE else seeds[:3]:
+        trace = Trace()
+        with named_when_it_fails("delays", seed):
+            DelayRun(seed, trace).live()
         assert len(trace) > 0, seed

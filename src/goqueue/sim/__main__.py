@@ -5,7 +5,13 @@ import sys
 import time
 from collections.abc import Callable
 
-from goqueue.sim.cluster import ClusterRun, GroupRun, QuorumRun, ReplicationRun
+from goqueue.sim.cluster import (
+    ClusterRun,
+    DelayRun,
+    GroupRun,
+    QuorumRun,
+    ReplicationRun,
+)
 from goqueue.sim.node import NodeRun
 from goqueue.sim.oracle import Violation
 from goqueue.sim.run import Run
@@ -46,6 +52,10 @@ def _live_groups(seed: int, trace: Trace, steps: int) -> None:
     GroupRun(seed, trace, steps).live()
 
 
+def _live_delays(seed: int, trace: Trace, steps: int) -> None:
+    DelayRun(seed, trace, steps).live()
+
+
 def _live_cooperation(seed: int, trace: Trace, steps: int) -> None:
     NodeRun(seed, trace, steps, has_cooperation=True).live()
 
@@ -64,6 +74,7 @@ _WORLDS: dict[str, tuple[_Live, int]] = {
     "quorum": (_live_quorum, 40),
     "replication": (_live_replication, 30),
     "groups": (_live_groups, 24),
+    "delays": (_live_delays, 30),
     "cooperation": (_live_cooperation, 300),
     "schemas": (_live_schemas, 300),
 }

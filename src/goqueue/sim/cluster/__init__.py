@@ -4,13 +4,14 @@
 them by the rules that the sockets obey too. `ClusterProcess` is one broker on its machine, with a
 clock of its own; what it runs is a `Machine`. `QuorumRun` is the run of one seed with real nodes
 (`BrokerMachine`), judged by `QuorumChecks`; `ReplicationRun` adds topics and clients, judged by
-`ReplicationChecks`; in `FailoverRun` leaders fail at the worst moments, and in
-`RotRun` bits flip on one disk.
+`ReplicationChecks`; in `FailoverRun` leaders fail at the worst moments, in
+`DelayRun` while messages are due, and in `RotRun` bits flip on one disk.
 """
 
 from goqueue.sim.cluster.beacon import Beacon
 from goqueue.sim.cluster.brokers import BrokerDisk, BrokerMachine, DiskWeather
 from goqueue.sim.cluster.cluster_run import ClusterRun
+from goqueue.sim.cluster.delay_run import DelayRun
 from goqueue.sim.cluster.failover_run import FailoverRun
 from goqueue.sim.cluster.group_run import GroupRun
 from goqueue.sim.cluster.link_checks import LinkChecks
@@ -31,6 +32,7 @@ __all__ = [
     "BrokerMachine",
     "ClusterProcess",
     "ClusterRun",
+    "DelayRun",
     "DiskWeather",
     "FailoverRun",
     "GroupRun",

@@ -42,15 +42,25 @@ class FailoverRun(ReplicationRun):
     """The run of one seed."""
 
     def __init__(
-        self, seed: int, trace: Trace, steps: int = 20, *, create: Create | None = None
+        self,
+        seed: int,
+        trace: Trace,
+        steps: int = 20,
+        *,
+        create: Create | None = None,
+        copies: ReplicationSwarm | None = None,
+        strikes_max: int = _STRIKES_MAX,
     ) -> None:
         chance = Random(seed * 19 + 7)  # noqa: S311 - chance that can be repeated is the point
         calm = dict.fromkeys(QuorumSwarm.__struct_fields__[1:], False)
         # Ambushes do the rest: with more at once, most runs store next to nothing.
         drawn = {each: chance.random() < 0.4 for each in ("stops", "resets", "power_losses")}
         swarm = QuorumSwarm(brokers=chance.choice((3, 3, 4)), **calm | drawn)
-        super().__init__(seed, trace, steps, create=create, swarm=swarm, copies=_draw(chance))
+        super().__init__(
+            seed, trace, steps, create=create, swarm=swarm, copies=copies or _draw(chance)
+        )
         self._ambush = chance
+        self._strikes_max = strikes_max
         self._strikes = 0
         self._is_healed = False
         self._slow = chance.choice(self.processes).name if chance.random() < 0.4 else None
@@ -126,7 +136,7 @@ class FailoverRun(ReplicationRun):
         self.time.after(self._ambush.choice(_DELAYED_NS), self.network.heal)
 
     def _strikes_now(self, share: float) -> bool:
-        if self._is_healed or self._strikes >= _STRIKES_MAX or self._ambush.random() >= share:
+        if self._is_healed or self._strikes >= self._strikes_max or self._ambush.random() >= share:
             return False
         gone = sum(not each.is_running or each.is_paused for each in self.processes)
         if gone > 1 or (gone and self._ambush.random() < 0.5):

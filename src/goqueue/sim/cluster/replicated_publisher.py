@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from random import Random
 
-from goqueue.model import Code, Message, Offset, Refused, RequestId
+from goqueue.model import (
+    DELIVER_HEADER,
+    Code,
+    Message,
+    Offset,
+    Refused,
+    RequestId,
+)
 from goqueue.model.requests import (
     Acks,
     InitProducer,
@@ -55,7 +62,9 @@ class ReplicatedPublisher:
         random: Random,
         machines: Callable[[], list[BrokerMachine]],
         may_lose: bool = False,
+        delay_ns: Callable[[], int] | None = None,
     ) -> None:
+        """With `delay_ns` its messages are delayed, as the clock of the broker it asks shows."""
         self.name = name
         self.topic = topic
         self.partition = partition
@@ -67,6 +76,8 @@ class ReplicatedPublisher:
         self._steps = 0
         self._count = 0
         self._value = b""
+        self._delay_ns = delay_ns
+        self._due = 0
         # What was promised: the offset of each message.
         self.acked: dict[bytes, Offset] = {}
         # Everything that was ever sent.
@@ -113,6 +124,8 @@ class ReplicatedPublisher:
         if not self._value:
             self._value = f"{self.name}-{self._count}".encode()
             self.sent[self._value] = None
+            if self._delay_ns is not None:
+                self._due = machine.process.now().wall + self._delay_ns()
         stamp = None
         if self._producer is not None:
             stamp = ProducerStamp(
@@ -122,12 +135,19 @@ class ReplicatedPublisher:
             )
         command = Publish(
             topic=self.topic,
-            batch=build([Message(value=self._value)]),
+            batch=build([self._message()]),
+            dues=[self._due] if self._due else None,
             targets=[self.partition],
             acks=Acks.ALL,
             producer=stamp,
         )
         self._asked = (machine, machine.ask(command))
+
+    def _message(self) -> Message:
+        if not self._due:
+            return Message(value=self._value)
+        headers = ((DELIVER_HEADER, b"%d" % self._due),)
+        return Message(value=self._value, headers=headers, is_delayed=True)
 
     def _choose(self, machines: list[BrokerMachine]) -> BrokerMachine:
         """Who leads as far as some broker knows; sometimes anybody."""

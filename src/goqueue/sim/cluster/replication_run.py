@@ -15,7 +15,7 @@ import msgspec
 from goqueue.broker import HostedLog
 from goqueue.cluster import PartitionId
 from goqueue.log import Log
-from goqueue.model import MILLISECOND, SECOND, Flush, LogId, Offset, Refused
+from goqueue.model import MILLISECOND, SECOND, Flush, LogId, Offset, Record, Refused
 from goqueue.model.requests import CreateTopic, DeleteRecords, TopicConfig
 from goqueue.records import Flag, decode, scan
 from goqueue.sim.cluster.brokers import BrokerMachine
@@ -160,13 +160,7 @@ class ReplicationRun(QuorumRun):
 
     def create_topic(self) -> None:
         """Ask until the topic exists."""
-        config = TopicConfig(
-            replication_factor=self.copies.replicas,
-            min_insync_replicas=self.copies.minimum,
-            segment_bytes=1 << 20 if self.copies.small_segments else 1 << 26,
-            flush_policy=Flush.INTERVAL if self.copies.flushes_late else Flush.COMMIT,
-            flush_interval_ms=_FLUSH_MS,
-        )
+        config = self._topic_config()
         for _ in range(60):
             self.advance(500 * MILLISECOND)
             for machine in self.machines:
@@ -178,6 +172,15 @@ class ReplicationRun(QuorumRun):
                 if member.metadata.is_controller:
                     machine.ask(CreateTopic(name=_TOPIC, partitions=_PARTITIONS, config=config))
         raise Violation("liveness", "the topic was not created")
+
+    def _topic_config(self) -> TopicConfig:
+        return TopicConfig(
+            replication_factor=self.copies.replicas,
+            min_insync_replicas=self.copies.minimum,
+            segment_bytes=1 << 20 if self.copies.small_segments else 1 << 26,
+            flush_policy=Flush.INTERVAL if self.copies.flushes_late else Flush.COMMIT,
+            flush_interval_ms=_FLUSH_MS,
+        )
 
     def end_publishing(self) -> None:
         """Let what was published arrive everywhere, and nothing more."""
@@ -364,9 +367,9 @@ class ReplicationRun(QuorumRun):
     def _check_content(self, number: int, data: bytes, start: Offset) -> None:
         places: dict[bytes, list[int]] = {}
         columns = scan(data).columns
-        for position, flags in zip(columns.positions, columns.flags, strict=True):
-            if not flags & Flag.CONTROL:
-                record = decode(data, position)
+        for position in columns.positions:
+            record = decode(data, position)
+            if self._is_message(record):
                 places.setdefault(record.value or b"", []).append(record.offset)
         for publisher in self.publishers:
             if publisher.partition != number:
@@ -381,6 +384,10 @@ class ReplicationRun(QuorumRun):
                     raise Violation("stored once", f"{value!r} {count} times")
         if places:
             raise Violation("only what was sent", f"{list(places)[:3]}")
+
+    def _is_message(self, record: Record) -> bool:
+        """Whether a publisher sent a record."""
+        return not record.flags & Flag.CONTROL
 
 
 def _log(hosted: HostedLog) -> Log:
