@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from goqueue.model import SECOND, LogId
 from goqueue.model.requests import BackupDescription, BackupProgress, CreateBackup, Published
+from tests.examples import examples
 from tests.unit.broker.backup_words import fresh_node, restore
 from tests.unit.broker.delayed.users import delaying
 from tests.unit.broker.driven_node import DrivenNode
@@ -110,7 +111,7 @@ def _check(node: DrivenNode, moment: _Moment) -> None:
         assert len(later) == len(moment.delayed[log])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(before=_ACTIONS, during=_ACTIONS, budget_units=st.sampled_from([5, 500]))
 def test_a_restored_node_is_the_node_at_the_moment_of_the_backup(
     before: list[tuple[str, int]], during: list[tuple[str, int]], budget_units: int

@@ -75,6 +75,8 @@ def _what_is_there(node: DrivenNode) -> tuple[object, ...]:
     return topics, groups, tuple(each.spec.name for each in schedules)
 
 
+# The long run ends the process before every operation.
+STEPS = pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
 _NOTHING = ((), (), ())
 _EVERYTHING = (("orders", "other"), ("shop",), ("report",))
 
@@ -88,7 +90,8 @@ def _check_restored(node: DrivenNode) -> None:
     assert read_values(node, _LOGS[0]) == ["a", "b", "later"]
 
 
-def test_a_process_that_ends_while_it_takes_a_backup_leaves_all_of_it_or_nothing() -> None:
+@STEPS
+def test_a_process_that_ends_while_it_takes_a_backup_leaves_all_of_it_or_nothing(step: int) -> None:
     node = _busy_node()
     content = node.files.copy()
     seen: set[int] = set()
@@ -107,14 +110,15 @@ def test_a_process_that_ends_while_it_takes_a_backup_leaves_all_of_it_or_nothing
             other = fresh_node(after)
             assert restore(other, each.summary.id).state is BackupProgress.COMPLETED
             _check_restored(other)
-        operations += 1
+        operations += step
     assert seen == {0, 1}
     assert operations > 30
 
 
+@STEPS
 @pytest.mark.parametrize("without_snapshots", [False, True])
 def test_a_process_that_ends_while_it_restores_leaves_all_of_it_or_nothing(
-    without_snapshots: bool,
+    without_snapshots: bool, step: int
 ) -> None:
     node = _busy_node()
     backup = back_up(node).summary.id
@@ -144,7 +148,7 @@ def test_a_process_that_ends_while_it_restores_leaves_all_of_it_or_nothing(
                 _check_restored(after)
         else:
             _check_restored(after)
-        operations += 1
+        operations += step
     assert outcomes == {_NOTHING, _EVERYTHING}
     assert operations > 60
 

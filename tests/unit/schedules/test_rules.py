@@ -3,13 +3,14 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.model import SECOND, Timestamp
 from goqueue.runtime.time_zones import SystemZones
 from goqueue.schedules import UTC as UTC_ZONE
 from goqueue.schedules import CronRule, FixedZone, IntervalRule, Ticks, Zone, parse_cron
+from tests.examples import examples
 from tests.unit.schedules.cron_model import model_ticks
 
 _MINUTE = 60
@@ -91,6 +92,8 @@ _expressions = st.tuples(
 ).map(" ".join)
 
 
+# The model tries every minute.
+@settings(max_examples=examples(10))
 @given(text=_expressions, change=st.sampled_from(_CHANGES), shift=st.integers(-2880, 1440))
 def test_ticks_around_a_change_of_clocks_are_those_of_the_model(
     text: str, change: tuple[str, str], shift: int

@@ -183,10 +183,17 @@ def test_a_pair_that_was_believed_compatible_is_compared_again_when_its_outer_pa
     assert "array" in found[1].reason
 
 
-def test_a_comparison_that_would_take_too_long_is_given_up() -> None:
+@pytest.mark.parametrize(
+    ("records", "budget"),
+    [(200, CheckBudget(20_000)), pytest.param(1000, CheckBudget(), marks=pytest.mark.long)],
+    ids=["short", "whole"],
+)
+def test_a_comparison_that_would_take_too_long_is_given_up(
+    records: int, budget: CheckBudget
+) -> None:
     def crowd(letter: str) -> str:
-        names = (f"{letter}{number}" for number in range(1000))
+        names = (f"{letter}{number}" for number in range(records))
         return json.dumps([{"type": "record", "name": name, "fields": []} for name in names])
 
     with pytest.raises(TooComplex):
-        list(avro_incompatibilities(parse_avro(crowd("a")), parse_avro(crowd("b")), CheckBudget()))
+        list(avro_incompatibilities(parse_avro(crowd("a")), parse_avro(crowd("b")), budget))

@@ -128,7 +128,7 @@ def test_branches_that_multiply_are_given_up() -> None:
         ]
         return {"type": "object", "anyOf": inner}
 
-    one, other = (parse_json_schema(json.dumps(deep(7, least))) for least in (1, 2))
+    one, other = (parse_json_schema(json.dumps(deep(5, least))) for least in (1, 2))
     with pytest.raises(TooComplex):
         list(json_incompatibilities(one, other, CheckBudget(50_000)))
 

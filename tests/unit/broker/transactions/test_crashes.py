@@ -119,7 +119,7 @@ def is_taken_over(life: Life) -> None:
 LIVES = [commits, aborts, times_out, commits_as_a_group, is_taken_over]
 # Each run takes some of the crashes, by an odd step: what else differs alternates with them.
 # The long run takes all.
-STEPS = pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
+STEPS = pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
 
 
 def find(node: DrivenNode, name: str) -> int:
@@ -192,10 +192,11 @@ def run_until(life: Life, live: Callable[[Life], None], number: int) -> bool:
     return True
 
 
+@STEPS
 @pytest.mark.parametrize("finishes", [False, True])
 @pytest.mark.parametrize("live", LIVES)
 def test_a_life_cut_off_before_any_piece_of_work_is_whole(
-    live: Callable[[Life], None], finishes: bool
+    live: Callable[[Life], None], finishes: bool, step: int
 ) -> None:
     number = 0
     has_ended = False
@@ -204,7 +205,7 @@ def test_a_life_cut_off_before_any_piece_of_work_is_whole(
         has_ended = run_until(life, live, number)
         life.node.restart(without_snapshots=number % 2 == 0)
         assert_whole(life, finishes=finishes)
-        number += 1
+        number += step
     assert number > 15
 
 
@@ -250,9 +251,10 @@ def test_a_second_crash_while_the_first_is_mended_leaves_all_whole(
     assert number > 15
 
 
+@STEPS
 @pytest.mark.parametrize("live", LIVES)
 def test_a_life_with_a_journal_that_is_stated_again_and_again_is_whole(
-    live: Callable[[Life], None],
+    live: Callable[[Life], None], step: int
 ) -> None:
     number = 0
     has_ended = False
@@ -263,7 +265,7 @@ def test_a_life_with_a_journal_that_is_stated_again_and_again_is_whole(
         life.node.advance(11 * SECOND)
         life.node.restart(without_snapshots=number % 4 < 2)
         assert_whole(life, finishes=False)
-        number += 1
+        number += step
     assert number > 15
 
 
