@@ -79,8 +79,8 @@ class Fault(msgspec.Struct, frozen=True):
                 return True
         return False
 
-    def first_seed(self) -> int | None:
-        return next((seed for seed in range(SEEDS_MAX) if self.is_noticed_by(seed)), None)
+    def first_seed(self, searched: int = SEEDS_MAX) -> int | None:
+        return next((seed for seed in range(searched) if self.is_noticed_by(seed)), None)
 
 
 def _live_log(seed: int) -> None:
