@@ -196,7 +196,7 @@ linters:
 	@$(call quietly,layers,.venv/bin/lint-imports)
 	@echo "lint: format, ruff, mypy and layers are clean"
 
-test-exhaustive: setup ## run the tests that are too long for `make test`
+test-exhaustive: setup-spark ## run the tests that are too long for `make test`
 	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive tests/conformance tests/simulation \
 		tests/integration/test_soak.py tests/integration/test_soak_deploys.py tests/integration/test_soak_cluster.py \
 		tests/integration/test_kill_nine.py

@@ -1,9 +1,11 @@
 """GoQueue, shown to a newcomer: streams, queues, failures, transactions, kill -9, a cluster, Spark.
 
 Run by `make demo`. Starts a node of its own on a free port and a temporary directory, and removes
-both. The exit code is 0 only if every claim it prints was checked and holds.
+both. The exit code is 0 only if every claim it prints was checked and holds. `--without-spark`
+leaves out the pipelines.
 """
 
+import argparse
 import sys
 import tempfile
 import threading
@@ -30,7 +32,7 @@ BAD_ORDER = 13
 DELIVERIES = 3
 
 
-def demonstrate(node: NodeProcess, folder: Path, show: Show) -> None:
+def demonstrate(node: NodeProcess, folder: Path, show: Show, *, has_spark: bool) -> None:
     with goqueue.connect_sync(node.url) as q:
         publish(q, show)
         replay(q, show)
@@ -42,7 +44,8 @@ def demonstrate(node: NodeProcess, folder: Path, show: Show) -> None:
     bill(node, show)
     survive(node, show)
     lose_a_leader(folder, show)
-    build_a_lakehouse(node, folder, show)
+    if has_spark:
+        build_a_lakehouse(node, folder, show)
 
 
 def publish(q: "SyncConnection", show: Show) -> None:
@@ -223,6 +226,9 @@ def drain(q: "SyncConnection", expected: int) -> set[int]:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description="Show what GoQueue promises, and check it.")
+    parser.add_argument("--without-spark", action="store_true", help="leave out the pipelines")
+    arguments = parser.parse_args()
     show = Show()
     show.say("GoQueue: one node, its Python client, and what it promises.")
     with (
@@ -230,7 +236,7 @@ def main() -> int:
         started(f"{directory}/data") as node,
     ):
         show.say(f"A node listens on {node.url}.")
-        demonstrate(node, Path(directory), show)
+        demonstrate(node, Path(directory), show, has_spark=not arguments.without_spark)
     show.end()
     return 1 if show.failures else 0
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow.dataset as ds
 
 import goqueue
 from demo.node import NodeProcess
@@ -92,6 +91,9 @@ def _finish(pipeline: subprocess.Popen[str], show: Show) -> bool:
 
 
 def _check(node: NodeProcess, lake: Path, total: int, show: Show) -> None:
+    # The demonstration runs without Spark and Arrow, too.
+    import pyarrow.dataset as ds
+
     archived: pa.Table = ds.dataset(lake, partitioning="hive").to_table()
     places = list(
         zip(archived["partition"].to_pylist(), archived["offset"].to_pylist(), strict=True)

@@ -12,12 +12,20 @@ from tests.integration.fast_java import FAST_JAVA
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("name", ["broker_demo", "log_demo"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["demo.broker_demo", "--without-spark"],
+        pytest.param(["demo.broker_demo"], marks=pytest.mark.long),
+        ["demo.log_demo"],
+    ],
+    ids=" ".join,
+)
 def test_the_demo_proves_every_claim_in_plain_text_and_leaves_nothing_behind(
-    name: str, tmp_path: Path
+    command: list[str], tmp_path: Path
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", f"demo.{name}"],
+        [sys.executable, "-m", *command],
         cwd=ROOT,
         env={**os.environ, **FAST_JAVA, "TMPDIR": str(tmp_path)},
         capture_output=True,
