@@ -127,9 +127,9 @@ def test_a_backup_under_load_has_every_message_that_was_acknowledged_before_it(
     ("point", "is_complete"),
     [
         ("link:backups/", False),
-        ("make_directory:.partial/state", False),
+        pytest.param("make_directory:.partial/state", False, marks=pytest.mark.long),
         ("create:manifest.json", False),
-        ("create:manifest.json.sha256", False),
+        pytest.param("create:manifest.json.sha256", False, marks=pytest.mark.long),
         ("rename:.partial", False),
         ("never", True),
     ],
@@ -157,10 +157,10 @@ def test_a_node_that_is_killed_while_it_takes_a_backup_lists_all_of_it_or_nothin
 @pytest.mark.parametrize(
     ("point", "is_restored"),
     [
-        ("make_directory:restoring", False),
+        pytest.param("make_directory:restoring", False, marks=pytest.mark.long),
         ("create:restoring/topics.json", False),
         ("rename:restoring/logs/orders", False),
-        ("sync_directory:restoring/logs", False),
+        pytest.param("sync_directory:restoring/logs", False, marks=pytest.mark.long),
         # The first thing that happens after the decision.
         ("remove:restoring/", True),
         ("never", True),

@@ -117,10 +117,10 @@ def test_what_a_node_takes_of_a_machine_is_measured(
 @pytest.mark.parametrize(
     ("only", "expected"),
     [
-        ("publish", "publish_stream"),
+        pytest.param("publish", "publish_stream", marks=pytest.mark.long),
         ("subscribe", "subscribe_with_batch_acks"),
-        ("unary", "unary_publish_p99_at_1000"),
-        ("idle", "idle_subscriptions"),
+        pytest.param("unary", "unary_publish_p99_at_1000", marks=pytest.mark.long),
+        pytest.param("idle", "idle_subscriptions", marks=pytest.mark.long),
     ],
 )
 def test_the_bench_of_grpc_prints_its_figures(only: str, expected: str, tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_the_bench_of_security_prints_its_figures(tmp_path: Path) -> None:
     ("only", "expected"),
     [
         ("check", "check_key_rule_acl_quota"),
-        ("timing", "timing_of_a_right_prefix"),
+        pytest.param("timing", "timing_of_a_right_prefix", marks=pytest.mark.long),
         pytest.param("attempts", "failed_attempts_p99", marks=pytest.mark.long),
         pytest.param("neighbour", "neighbour_own_p99", marks=pytest.mark.long),
         pytest.param("quota", "quota_accuracy", marks=pytest.mark.long),

@@ -5,7 +5,7 @@ import tracemalloc
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.model import Code, Message, Refused
@@ -27,6 +27,7 @@ from goqueue.records import (
     visible,
     walk,
 )
+from tests.examples import examples
 from tests.unit.records.examples import FIRST_VECTOR, SECOND_VECTOR, Forged, batches
 
 MIB = 1024 * 1024
@@ -81,6 +82,7 @@ def test_bytes_of_no_kind_are_corrupt(name: str, data: bytes) -> None:
 
 
 @each_pass
+@settings(max_examples=examples(15))
 @given(batches.filter(bool), st.data())
 def test_a_cut_batch_is_corrupt_where_it_was_cut(
     name: str, batch: list[Message], data: st.DataObject
@@ -92,6 +94,7 @@ def test_a_cut_batch_is_corrupt_where_it_was_cut(
 
 
 @each_pass
+@settings(max_examples=examples(15))
 @given(batches.filter(bool), st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(1, 255))))
 def test_changed_bytes_are_read_as_they_are_or_corrupt(
     name: str, batch: list[Message], changes: list[tuple[int, int]]

@@ -15,6 +15,7 @@ from goqueue.schemas import (
     json_incompatibilities,
     parse_json_schema,
 )
+from tests.examples import examples
 from tests.unit.schemas.json_cases import JSON_CASES, JsonCase, Schema
 
 _RUNNING = [case for case in JSON_CASES if case.readable]
@@ -52,7 +53,7 @@ _VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("case", _RUNNING, ids=lambda case: case.name)
-@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(2), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(_VALUES, min_size=5, max_size=20))
 def test_what_is_called_compatible_reads_every_value_of_the_other(
     case: JsonCase, values: list[object]
