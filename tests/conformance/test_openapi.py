@@ -19,7 +19,7 @@ from tests.integration.server_process import serving
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 # Beside the requests that are derived from the document, which are the same in every run.
-EXAMPLES = 60 if IS_EXHAUSTIVE else 4
+EXAMPLES = 60 if IS_EXHAUSTIVE else 2
 # Far above what it takes, also beside other work: only a run that hangs meets it.
 SECONDS_MAX = 1200
 # Longer than any request may wait, so that a wait that was not cut short is slow and no failure.

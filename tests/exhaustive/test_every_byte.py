@@ -17,7 +17,7 @@ from tests.exhaustive.stopped_log import SEGMENTS, STOPS, StoppedLog, stopped_lo
 from tests.unit.storage.driven_log import DrivenLog, path_of
 from tests.unit.storage.memory_files import MemoryFiles
 
-STRIDE = 1 if os.environ.get("GOQUEUE_EXHAUSTIVE") == "1" else 13
+STRIDE = 1 if os.environ.get("GOQUEUE_EXHAUSTIVE") == "1" else 29
 FAILURES_SHOWN = 3
 
 
