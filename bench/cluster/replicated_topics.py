@@ -7,7 +7,6 @@ those of time. Stalls are the longest time that one publish took around the even
 import asyncio
 import contextlib
 import itertools
-import os
 import signal
 import statistics
 import time
@@ -19,26 +18,24 @@ import goqueue
 from bench.cluster.failover import NAMES, BenchCluster
 from bench.figure import Figure, Target
 from goqueue.client.admin_replies import Partition
-from goqueue.client.batch import ProducerConfig
 from goqueue.client.retries import Retries
 
-__all__ = ["lost_nodes", "replication_cpu", "replication_latency"]
+__all__ = ["create_topic", "lost_nodes", "replication_latency", "wait_until_in_sync"]
 
 _TOPIC = "figures"
 _RATE = 1000
 _EVERY = _RATE // 100
-_TICKS = os.sysconf("SC_CLK_TCK")
-_BATCH, _VALUE = 1000, b"x" * 100
+_VALUE = b"x" * 100
 _FORM_S_MAX = 60.0
 
 
-async def _whole_topic(q: goqueue.Connection, *, copies: int) -> None:
-    """Create the topic, once there are nodes for its copies."""
+async def create_topic(q: goqueue.Connection, copies: int, name: str = _TOPIC) -> None:
+    """Create a topic of one partition, once there are nodes for its copies."""
     deadline = time.monotonic() + _FORM_S_MAX
     while True:
         try:
             await q.topics.create(
-                _TOPIC,
+                name,
                 partitions=1,
                 replication_factor=copies,
                 min_insync_replicas=min(2, copies),
@@ -51,11 +48,12 @@ async def _whole_topic(q: goqueue.Connection, *, copies: int) -> None:
             return
 
 
-async def _wait_until_in_sync(q: goqueue.Connection) -> Partition:
+async def wait_until_in_sync(q: goqueue.Connection, name: str = _TOPIC) -> Partition:
+    """Wait until all replicas of the only partition of a topic are in its ISR."""
     while True:
         with contextlib.suppress(goqueue.GoQueueError):
-            (found,) = await q.topics.partitions(_TOPIC)
-            if len(found.isr) == len(NAMES) and found.leader:
+            (found,) = await q.topics.partitions(name)
+            if len(found.isr) == len(found.replicas) and found.leader:
                 return found
         await asyncio.sleep(0.1)
 
@@ -91,10 +89,10 @@ def lost_nodes(folder: str, scale: float) -> Iterator[Figure]:
 async def _lose(cluster: BenchCluster, stalls: dict[str, list[float]], rounds: int) -> None:
     retries = Retries(total_s=30.0, first_wait_s=0.01, wait_s_max=0.1)
     async with goqueue.connect(cluster.servers, retries=retries) as q:
-        await _whole_topic(q, copies=len(NAMES))
+        await create_topic(q, len(NAMES))
         for _ in range(rounds):
             for name, times in stalls.items():
-                found = await _wait_until_in_sync(q)
+                found = await wait_until_in_sync(q)
                 victim = found.leader
                 if name == "follower":
                     victim = next(each for each in NAMES if each != found.leader)
@@ -135,8 +133,8 @@ def replication_latency(folder: str, scale: float) -> Iterator[Figure]:
 async def _steady(cluster: BenchCluster, seconds: float) -> list[float]:
     took: list[float] = []
     async with goqueue.connect(cluster.servers) as q:
-        await _whole_topic(q, copies=len(NAMES))
-        await _wait_until_in_sync(q)
+        await create_topic(q, len(NAMES))
+        await wait_until_in_sync(q)
 
         async def publish_one() -> None:
             began = time.perf_counter()
@@ -150,50 +148,3 @@ async def _steady(cluster: BenchCluster, seconds: float) -> list[float]:
                     group.create_task(publish_one())
                 await asyncio.sleep(max(0.0, began + (tick + 1) / 100 - time.perf_counter()))
     return took
-
-
-def replication_cpu(folder: str, scale: float) -> Iterator[Figure]:
-    """Processor time of the leader, and of all nodes, for each message; against one copy."""
-    batches = max(20, int(400 * scale))
-    spent: dict[int, tuple[float, float]] = {}
-    for copies in (1, len(NAMES)):
-        cluster = BenchCluster(Path(folder) / f"cpu-{copies}")
-        try:
-            cluster.start(*NAMES)
-            spent[copies] = asyncio.run(_spend(cluster, copies, batches))
-        finally:
-            cluster.kill_all()
-    one, (leader, everybody) = spent[1][0], spent[len(NAMES)]
-    for name, value, limit in (("leader", leader, 1.35), ("all_nodes", everybody, 2.2)):
-        yield Figure(
-            figure=f"cpu_per_message_{name}",
-            value=round(value / one, 2),
-            unit="x of one copy",
-            target=Target(below=limit),
-            details={
-                "us_one_copy": round(one * 1e6 / (batches * _BATCH), 2),
-                "us": round(value * 1e6 / (batches * _BATCH), 2),
-            },
-        )
-
-
-async def _spend(cluster: BenchCluster, copies: int, batches: int) -> tuple[float, float]:
-    """Seconds of processor time of the leader, and of all nodes."""
-    async with goqueue.connect(cluster.servers) as q:
-        await _whole_topic(q, copies=copies)
-        (found,) = await q.topics.partitions(_TOPIC)
-        config = ProducerConfig(messages=_BATCH, messages_max=_BATCH)
-        async with q.producer(config) as producer:
-            await producer.send(_TOPIC, _VALUE)
-            await producer.flush()
-            before = {name: _cpu_s(cluster.pid(name)) for name in NAMES}
-            for _ in range(batches * _BATCH):
-                await producer.send(_TOPIC, _VALUE)
-            await producer.flush()
-        after = {name: _cpu_s(cluster.pid(name)) - before[name] for name in NAMES}
-    return after[found.leader], sum(after.values())
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -6,7 +6,14 @@ Each broker is a process of its own with nothing but its links, so the figures a
 links. Both ends share the cores of the machine with the bench itself.
 """
 
-from bench.cluster import catch_up, failover, link, replicated_topics, waiting_delays
+from bench.cluster import (
+    catch_up,
+    failover,
+    link,
+    replicated_topics,
+    replication_cpu,
+    waiting_delays,
+)
 from bench.runner import Suite
 
 __all__ = ["SUITE"]
@@ -21,7 +28,7 @@ SUITE = Suite(
         "latency": replicated_topics.replication_latency,
         "catch_up": catch_up.catch_up,
         "delays": waiting_delays.waiting_delays,
-        "cpu": replicated_topics.replication_cpu,
+        "cpu": replication_cpu.replication_cpu,
     },
     has_broker=False,
 )

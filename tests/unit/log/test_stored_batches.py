@@ -1,16 +1,27 @@
 """What a follower finds in the records of its leader, against a look at every record."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.log.batch_mark import headed_count
 from goqueue.log.batches import check_stored
 from goqueue.log.control import controls_in
-from goqueue.model import EPOCH_KEY, Offset, Record
+from goqueue.model import BATCH_HEADER, EPOCH_KEY, Offset, Record
 from goqueue.records import Flag, encode, walk
 
 
-def record(offset: int, timestamp: int, *, is_control: bool, has_headers: bool) -> Record:
+MARK = (BATCH_HEADER, b"1,0,0,1,0,5")
+
+
+def record(
+    offset: int,
+    timestamp: int,
+    *,
+    is_control: bool,
+    has_headers: bool,
+    headers: tuple[tuple[str, bytes], ...] = (("name", b"x" * 300),),
+) -> Record:
     return Record(
         offset=offset,
         timestamp=timestamp,
@@ -18,7 +29,7 @@ def record(offset: int, timestamp: int, *, is_control: bool, has_headers: bool) 
         flags=int(Flag.CONTROL) if is_control else 0,
         key=EPOCH_KEY.encode() if is_control else b"",
         value=b'{"epoch":7}' if is_control else b"value",
-        headers=(("name", b"x" * 300),) if has_headers else (),
+        headers=headers if has_headers else (),
     )
 
 
@@ -43,5 +54,25 @@ def test_a_batch_is_judged_as_its_records_one_by_one(kinds: list[tuple[int, bool
     assert headed_count(columns) == max(headed, default=0)
     stored = check_stored(data, Offset(0), Offset(len(kinds)))
     assert stored.max_timestamp == max(timestamp for timestamp, _, _ in kinds)
-    assert stored.is_plain == (not controls and not headed)
+    assert stored.is_plain == (not controls)
     assert [offset for _, offset in stored.epochs] == controls
+
+
+@pytest.mark.parametrize("marked", [0, 1, 2])
+def test_a_batch_with_the_mark_of_a_producer_says_something_of_producers(marked: int) -> None:
+    records = [
+        record(
+            offset,
+            5,
+            is_control=False,
+            has_headers=True,
+            headers=(MARK,) if offset == marked else (("gq.batch.not", b"gq.batch"),),
+        )
+        for offset in range(3)
+    ]
+    data = b"".join(map(encode, records))
+
+    assert not check_stored(memoryview(data), Offset(0), Offset(3)).is_plain
+    others = b"".join(encode(each) for each in records if each.offset != marked)
+    first, *_, last = (each.offset for each in records if each.offset != marked)
+    assert check_stored(others, Offset(first), Offset(last + 1)).is_plain

@@ -14,7 +14,6 @@ Invariants
 Cost per turn without news of the cluster: a few comparisons.
 """
 
-from typing import assert_never
 
 import msgspec
 
@@ -306,7 +305,7 @@ class ClusterMember:
         """Something came from another broker, or it was reached or lost."""
         if self._metadata is None:
             return
-        self._has_news = True
+        self._has_news = self._has_news or not isinstance(event, PeerMessageReceived)
         match event:
             case PeerConnected():
                 if event.lane is PeerLane.CONTROL:
@@ -315,10 +314,8 @@ class ClusterMember:
                     self.replicas.connected(event.identity.broker)
             case PeerDisconnected():
                 self._disconnect(event, self._metadata, now)
-            case PeerMessageReceived():
-                self._receive(event, self._metadata, now)
             case _:
-                assert_never(event)
+                self._receive(event, self._metadata, now)
 
     def _connect(self, peer: PeerIdentity, metadata: QuorumMetadata, now: Now) -> None:
         if self._entered and peer.cluster_id not in {"", self._entered}:
@@ -356,31 +353,34 @@ class ClusterMember:
             return
         sender = Voter(event.broker, event.directory)
         known = metadata.image.brokers.get(event.broker)
+        message = event.message
         if known is not None and known.voter == sender:
             self._liveness.hear(event.broker, now.instant)
-        message = event.message
+            if isinstance(message, Heartbeat):
+                self._liveness.hear_heartbeat(event.broker, message)
         match message:
-            case Heartbeat():
-                if known is not None and known.voter == sender:
-                    self._liveness.hear_heartbeat(event.broker, message)
+            case ReplicaAppend() | ReplicaDiverged() | ReplicaReset() if (
+                message.log.kind is not ReplicaKind.METADATA
+            ):
+                self.replicas.receive(sender, message, event.data, now)
+                return
+            case LogsSubscribed() | LogsAcknowledged() | LogsAdvanced() | ReplicaRepair():
+                self.replicas.receive(sender, message, (), now)
+                return
             case VoteRequest() | VoteReply() | LeadershipOffer():
                 metadata.handle_vote(sender, message, now)
             case RegisterBroker():
                 self._register(sender, event.incarnation, peer, message)
             case RegistrationRefused():
                 self._problem = message.reason
-            case LogsSubscribed() | LogsAcknowledged() | LogsAdvanced() | ReplicaRepair():
-                self.replicas.receive(sender, message, (), now)
-            case ReplicaAppend() | ReplicaDiverged() | ReplicaReset() if (
-                message.log.kind is not ReplicaKind.METADATA
-            ):
-                self.replicas.receive(sender, message, event.data, now)
             case _:
                 # The edge of the cluster has what is forwarded.
                 if isinstance(message, PartitionMessage):
                     self.line.want(event.broker, message)
                 elif isinstance(message, ReplicaMessage):
                     metadata.handle_replica(sender, message, event.data, now)
+        # What is said of copies is followed up by `replicas` alone: most messages are about those.
+        self._has_news = True
 
     def _register(
         self, who: Voter, incarnation: int, peer: PeerIdentity, asked: RegisterBroker

@@ -432,9 +432,8 @@ class PeerLink(asyncio.Protocol):
         self._write(encode_message(message)[0])
 
     def _write(self, buffers: list[Buffer]) -> None:
-        # Each by itself: `writelines` would join them where the loop is not uvloop.
-        for each in buffers:
-            self._transport.write(each)
+        # With one call: each by itself would be a packet that wakes the other end for a few bytes.
+        self._transport.writelines(buffers)
 
     def _flush(self) -> None:
         for buffers in self._queue:
