@@ -32,6 +32,7 @@ from goqueue.sim.cluster import (
     GroupRun,
     QuorumRun,
     ReplicationRun,
+    RotRun,
 )
 from tests.simulation.tight import tighten
 
@@ -110,6 +111,10 @@ def _live_delays(seed: int) -> None:
     DelayRun(seed, Trace()).live()
 
 
+def _live_rot(seed: int) -> None:
+    RotRun(seed, Trace()).live()
+
+
 # The node has most to get wrong: each seed is one of the node, every other of a tight node too.
 WORLDS: dict[str, _Live] = {
     "node": _live_node,
@@ -126,6 +131,7 @@ WORLDS: dict[str, _Live] = {
     "failovers": _live_failovers,
     "groups": _live_groups,
     "delays": _live_delays,
+    "rot": _live_rot,
 }
 _SHARES = {
     "node": 1,
@@ -142,6 +148,7 @@ _SHARES = {
     "failovers": 4,
     "groups": 4,
     "delays": 4,
+    "rot": 8,
 }
 
 

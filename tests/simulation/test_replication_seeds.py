@@ -47,6 +47,12 @@ def test_a_follower_hears_the_last_high_watermark_though_its_question_was_repeat
     FailoverRun(205, Trace()).live()
 
 
+@pytest.mark.parametrize("seed", [1_797_200_000_860, 1_797_200_000_944])
+def test_a_follower_hears_the_last_high_watermark_with_records_that_it_has(seed: int) -> None:
+    """They answered a question that came seconds late, and were taken for a repair."""
+    FailoverRun(seed, Trace()).live()
+
+
 @pytest.mark.parametrize("seed", [2, 4])
 def test_damage_on_one_disk_is_not_served_and_not_copied(seed: int) -> None:
     run = RotRun(seed, Trace())

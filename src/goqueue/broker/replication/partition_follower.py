@@ -105,11 +105,15 @@ class PartitionFollower(LogFollower):
         self._state.outbox.append(send)
 
     def take_repair(self, message: ReplicaAppend, data: tuple[Buffer, ...]) -> bool:
-        """Write what the leader sent again over what is damaged; whether it is such an append."""
+        """Write what the leader sent again over what is damaged; whether it is such an append.
+
+        Records that are here already come also to a late question; what is said of the commit holds.
+        """
         log = self._log
         if message.next <= message.first or message.first >= log.end:
             return False
         self._hear(message.asked)
+        self.commit(message.committed, message.start)
         whole = data[0] if len(data) == 1 else b"".join(data)
         self._state.outbox.extend(log.repair(message.first, whole))
         return True

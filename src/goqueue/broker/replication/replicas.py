@@ -171,7 +171,7 @@ class Replicas(LogRoles):
         refusal = None
         match message:
             case ReplicaAppend() if follower.take_repair(message, data):
-                return
+                pass
             case ReplicaAppend():
                 if follower.does_miss(message):
                     follower.missed = True

@@ -73,7 +73,9 @@ class _Follower:
             start=Offset(start),
             asked=Instant(2),
         )
-        self.follower.append(message, (data,) if len(data) else (), NOW)
+        attached = (data,) if len(data) else ()
+        if not self.follower.take_repair(message, attached):
+            self.follower.append(message, attached, NOW)
 
     def sync(self, upto: int) -> None:
         self.log.handle(Synced(log=LOG, upto=Offset(upto)), NOW)
@@ -132,6 +134,17 @@ def test_a_high_watermark_is_heard_also_with_an_answer_that_comes_too_late(store
     follower.sync(3)
 
     follower.append(b"", 0, committed=3, start=0)
+
+    assert follower.log.high_watermark == 3
+
+
+def test_a_high_watermark_is_heard_also_with_records_that_are_here_already(stored: Buffer) -> None:
+    """The answer to a late question: the leader says it with them, and not again."""
+    follower = _Follower()
+    follower.append(stored, 3, committed=0, start=0)
+    follower.sync(3)
+
+    follower.append(stored, 3, committed=3, start=0)
 
     assert follower.log.high_watermark == 3
 
