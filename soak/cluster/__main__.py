@@ -1,7 +1,8 @@
 """The program: `python -m soak.cluster --seconds 600`.
 
 Publishes all the time through the SDK, and meanwhile kills, stops, restarts and cuts off nodes, one
-at a time or all at once. At the end everything is healed, read and compared: each message that was
+at a time or all at once. Their disks fill up, fail, and lose with the power what was not synced. At
+the end everything is healed, read and compared: each message that was
 acknowledged is where it was said to be, none is stored twice, and the files of all nodes are equal.
 Exit code 1 when a promise was broken.
 """
@@ -23,7 +24,9 @@ from goqueue.client.retries import Retries
 from goqueue.records import scan
 from soak.cluster.verdict import Acknowledged, Copy, Verdict, judge
 from tests.integration.cluster.cluster_processes import ClusterProcesses
+from tests.integration.frail_node import FrailDisk, program_on
 from tests.integration.link_proxy import LinkProxy
+from tests.integration.small_disk import mount, unmount
 
 TOPIC = "orders"
 PARTITIONS = 6
@@ -33,15 +36,32 @@ NODES = 3
 TIMEOUT_S = 60.0
 HEAL_S_MAX = 120.0
 VIOLATIONS_SHOWN = 20
+DISK_BYTES = 192 * 1024 * 1024
+BALLAST_BYTES = 1024 * 1024
+# What is done to nodes, and what of it comes twice as often.
+FAULTS = (
+    *("kill", "stop", "freeze", "cut", "drop", "kill all"),
+    *("power", "power of all", "fill", "fail"),
+)
+OFTEN = ("kill", "freeze", "cut")
 
 
 class Soak:
     """The nodes, what was done to them, and what publishers were told."""
 
-    def __init__(self, cluster: ClusterProcesses, proxies: dict[str, LinkProxy], seed: int) -> None:
+    def __init__(
+        self,
+        cluster: ClusterProcesses,
+        proxies: dict[str, LinkProxy],
+        disks: dict[str, FrailDisk],
+        seed: int,
+    ) -> None:
         self.cluster = cluster
         self.proxies = proxies
+        self.disks = disks
         self.chance = random.Random(seed)
+        self.bytes_lost = 0
+        self._coming: list[str] = []
         self.acknowledged: list[Acknowledged] = []
         self.faults: dict[str, int] = {}
         self.refused = 0
@@ -80,8 +100,8 @@ class Soak:
 
     # Faults
 
-    async def disturb(self) -> None:
-        """Do something to the nodes, and undo it."""
+    async def disturb(self, wanted: list[str]) -> None:
+        """Do something to nodes, and undo it; all that is wanted before any of it comes again."""
         faults = {
             "kill": self._kill,
             "stop": self._stop,
@@ -89,8 +109,15 @@ class Soak:
             "cut": self._cut,
             "drop": self._drop,
             "kill all": self._kill_all,
+            "power": self._lose_power,
+            "power of all": self._lose_power_of_all,
+            "fill": self._fill,
+            "fail": self._fail,
         }
-        name = self.chance.choice([*faults, "kill", "freeze", "cut"])
+        if not self._coming:
+            self._coming = [*wanted, *(each for each in OFTEN if each in wanted)]
+            self.chance.shuffle(self._coming)
+        name = self._coming.pop()
         self.faults[name] = self.faults.get(name, 0) + 1
         await faults[name]()
 
@@ -106,6 +133,40 @@ class Soak:
     async def _kill_all(self) -> None:
         self.cluster.kill_all()
         await asyncio.to_thread(self.cluster.start_all)
+
+    async def _lose_power(self) -> None:
+        """As a power cut ends a node: what it had not synced is gone."""
+        name = self._victim()
+        self.cluster[name].kill()
+        self.bytes_lost += self.disks[name].cut_to_synced()
+        await asyncio.sleep(self.chance.uniform(0, 4))
+        await asyncio.to_thread(self.cluster[name].start)
+
+    async def _lose_power_of_all(self) -> None:
+        self.cluster.kill_all()
+        self.bytes_lost += sum(disk.cut_to_synced() for disk in self.disks.values())
+        await asyncio.to_thread(self.cluster.start_all)
+
+    async def _fill(self) -> None:
+        """Leave no space on the disk of a node for a while."""
+        ballast = self.cluster.folder / self._victim() / "ballast"
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            for size in (BALLAST_BYTES, 4096):
+                with contextlib.suppress(OSError):
+                    while file.write(bytes(size)):
+                        pass
+        await asyncio.sleep(self.chance.uniform(1, 4))
+        ballast.unlink()
+
+    async def _fail(self) -> None:
+        """Let the disk of a node fail for a while: then it is started on another machine."""
+        name = self._victim()
+        # The logs of the topic, after which a node goes on; or all, after which it ends.
+        self.disks[name].fail(self.chance.choice([f"/logs/{TOPIC}/", "/logs/"]))
+        await asyncio.sleep(self.chance.uniform(0.5, 3))
+        self.disks[name].heal()
+        self.cluster[name].kill()
+        await asyncio.to_thread(self.cluster[name].start)
 
     async def _stop(self) -> None:
         node = self.cluster[self._victim()]
@@ -183,7 +244,7 @@ async def _messages(q: goqueue.Connection) -> AsyncIterator[goqueue.Message]:
             offset = page.next_offset
 
 
-async def _run(soak: Soak, seconds: float, fault_every: float) -> Verdict:
+async def _run(soak: Soak, seconds: float, fault_every: float, faults: list[str]) -> Verdict:
     async with soak.connect() as q:
         await q.topics.create(
             TOPIC, partitions=PARTITIONS, replication_factor=NODES, min_insync_replicas=2
@@ -192,7 +253,7 @@ async def _run(soak: Soak, seconds: float, fault_every: float) -> Verdict:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             await asyncio.sleep(soak.chance.uniform(0.5, 1.5) * fault_every)
-            await soak.disturb()
+            await soak.disturb(faults)
         soak.is_over = True
         await asyncio.gather(*publishers)
         await soak.wait_until_whole(q)
@@ -209,6 +270,7 @@ def main() -> int:
     parser.add_argument("--fault-every", type=float, default=3.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--directory", type=Path, default=None)
+    parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS))
     given = parser.parse_args()
     seed = given.seed if given.seed is not None else random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -217,21 +279,45 @@ def main() -> int:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        cluster = ClusterProcesses(folder, NODES, has_proxies=True)
-        stack.callback(cluster.kill_all)
-        proxies = {
-            name: stack.enter_context(
-                LinkProxy(cluster.peer_ports[name], cluster.proxy_ports[name])
-            )
-            for name in cluster.names
-        }
-        cluster.start_all()
-        cluster.wait_until_whole()
-        soak = Soak(cluster, proxies, seed)
-        verdict = asyncio.run(_run(soak, given.seconds, given.fault_every))
-        if "Traceback (most recent call last)" in cluster.said:
-            verdict.violations.append("a node printed a traceback:\n" + cluster.said[-3000:])
-    counts = {**verdict.counts, **soak.faults, "refused": soak.refused}
+        soak = _set_up(stack, folder, seed, given.faults)
+        verdict = asyncio.run(_run(soak, given.seconds, given.fault_every, given.faults))
+        if "Traceback (most recent call last)" in soak.cluster.said:
+            verdict.violations.append("a node printed a traceback:\n" + soak.cluster.said[-3000:])
+    return _report(soak, verdict)
+
+
+def _set_up(stack: contextlib.ExitStack, folder: Path, seed: int, faults: list[str]) -> Soak:
+    """A cluster that has formed, with what can be done to it; faults that cannot be are removed."""
+    names = [f"node-{number}" for number in range(1, NODES + 1)]
+    for name in names if "fill" in faults else ():
+        reason = mount(folder / name, DISK_BYTES)
+        if reason is not None:
+            print(f"no disk is filled: {reason}")
+            faults.remove("fill")
+            break
+        stack.callback(unmount, folder / name)
+    disks = {name: FrailDisk(folder / f"{name}.disk", folder / name) for name in names}
+    cluster = ClusterProcesses(
+        folder, NODES, has_proxies=True, program=lambda name: program_on(disks[name])
+    )
+    assert cluster.names == names
+    stack.callback(cluster.kill_all)
+    proxies = {
+        name: stack.enter_context(LinkProxy(cluster.peer_ports[name], cluster.proxy_ports[name]))
+        for name in cluster.names
+    }
+    cluster.start_all()
+    cluster.wait_until_whole()
+    return Soak(cluster, proxies, disks, seed)
+
+
+def _report(soak: Soak, verdict: Verdict) -> int:
+    counts = {
+        **verdict.counts,
+        **soak.faults,
+        "refused": soak.refused,
+        "bytes lost with the power": soak.bytes_lost,
+    }
     for name, count in counts.items():
         print(f"  {name:30} {count}")
     print(f"longest publish: {soak.longest_s:.2f} s")

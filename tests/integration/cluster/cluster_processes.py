@@ -35,10 +35,12 @@ class ClusterProcesses:
         quorum: int | None = None,
         has_proxies: bool = False,
         proofs: Mapping[str, str] | None = None,
+        program: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
         """With `has_proxies` nodes know each other by `proxy_ports`, where a test listens.
 
         `proofs` are the settings by which each node proves itself, instead of a shared secret.
+        `program` is what Python runs for a node of this name: see `ServerProcess`.
         """
         self.folder = folder
         self.names = [f"node-{number}" for number in range(1, count + 1)]
@@ -57,7 +59,9 @@ class ClusterProcesses:
         self._versions: dict[str, int] = {}
         for name, port in zip(self.names, ports[:count], strict=True):
             self._write_settings(name)
-            node = ServerProcess(folder / name, "--config", str(folder / f"{name}.toml"))
+            flags = ("--config", str(folder / f"{name}.toml"))
+            run = None if program is None else program(name)
+            node = ServerProcess(folder / name, *flags, program=run)
             node.url = f"http://127.0.0.1:{port}"
             self._nodes[name] = node
 
