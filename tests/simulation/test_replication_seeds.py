@@ -53,6 +53,11 @@ def test_a_follower_hears_the_last_high_watermark_with_records_that_it_has(seed:
     FailoverRun(seed, Trace()).live()
 
 
+def test_a_deletion_of_nothing_on_a_full_disk_leaves_a_log_that_follows() -> None:
+    """It failed the log of a follower, which took nothing more until its broker started anew."""
+    FailoverRun(1_797_200_001_304, Trace()).live()
+
+
 @pytest.mark.parametrize("seed", [2, 4])
 def test_damage_on_one_disk_is_not_served_and_not_copied(seed: int) -> None:
     run = RotRun(seed, Trace())

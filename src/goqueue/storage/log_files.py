@@ -290,8 +290,17 @@ class LogFiles(LogSegments):
         found = (base for base, facts in self._sealed.items() if base <= offset < facts.end)
         return next(found, None)
 
+    def has_below(self, start: Offset) -> bool:
+        """Whether there is something to delete below `start`."""
+        return start > self.point.start or any(
+            facts.end <= start for facts in self._sealed.values()
+        )
+
     def drop(self, start: Offset) -> None:
         """Remove every sealed segment that ends at or below `start`, oldest first."""
+        if not self.has_below(start):
+            # Nothing is to be noted either: a full disk must not fail the log for that.
+            return
         self.sync()
         self._point.save_durably(self._reached(start))
         gone = sorted(base for base, facts in self._sealed.items() if facts.end <= start)

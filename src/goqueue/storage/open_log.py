@@ -75,6 +75,8 @@ class OpenLog:
                 return not self.is_full
             case Truncate():
                 return not self.files.is_bare
+            case Drop(start):
+                return self.files.has_below(start)
         return True
 
     def change(self, disk: FileSystem, change: Change) -> Truncated | Dropped | Repaired | None:

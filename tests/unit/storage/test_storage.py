@@ -6,7 +6,18 @@ import msgspec
 import pytest
 
 from goqueue.log import Log, LogState
-from goqueue.model import Code, Effect, Failed, Filled, Flush, Message, Offset, Refused, Synced
+from goqueue.model import (
+    Code,
+    Dropped,
+    Effect,
+    Failed,
+    Filled,
+    Flush,
+    Message,
+    Offset,
+    Refused,
+    Synced,
+)
 from goqueue.records import build
 from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import MemoryFiles
@@ -182,6 +193,20 @@ def test_writes_on_their_way_behind_a_full_disk_are_not_committed() -> None:
     assert [type(event) for event in events[:2]] == [Synced, Filled]
     assert (driven.log.end, driven.log.high_watermark) == (2, 2)
     assert list(driven.read_all()) == [0, 1]
+
+
+def test_a_deletion_that_deletes_nothing_needs_no_space() -> None:
+    """An operator deletes what is before the start of a log that has no recovery point yet."""
+    files = MemoryFiles()
+    driven = DrivenLog(files)
+    files.faults.broken["create", "recovery-point"] = errno.ENOSPC
+    driven.put(b"no room")
+    assert driven.log.end == 0
+
+    events = driven.carry_out(driven.log.delete_before(Offset(0)))
+
+    assert events == [Dropped(log=LOG, start=Offset(0))]
+    assert driven.log.failure is None
 
 
 @pytest.mark.parametrize("ending", [".log", ".index", ".timeindex", "recovery-point"])

@@ -14,7 +14,6 @@ Invariants
 Cost per turn without news of the cluster: a few comparisons.
 """
 
-
 import msgspec
 
 from goqueue.broker.cluster.broker_state import BROKER_STATE_LOG, BrokerStateJournal
