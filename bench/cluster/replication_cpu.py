@@ -16,7 +16,6 @@ import goqueue
 from bench.cluster.failover import NAMES, BenchCluster
 from bench.cluster.replicated_topics import create_topic, wait_until_in_sync
 from bench.figure import Figure, Target
-from goqueue.client.admin_replies import Partition
 from goqueue.client.batch import ProducerConfig
 
 __all__ = ["replication_cpu"]
@@ -85,13 +84,11 @@ async def _topics(q: goqueue.Connection, prefix: str) -> tuple[str, str]:
     three = f"{prefix}-three"
     await create_topic(q, len(NAMES), three)
     leader = (await wait_until_in_sync(q, three)).leader
-    found: Partition | None = None
-    number = 0
-    while found is None or found.leader != leader:
+    one, number = "", 0
+    while not one or (await wait_until_in_sync(q, one)).leader != leader:
         number += 1
         one = f"{prefix}-one-{number}"
         await create_topic(q, 1, one)
-        found = await wait_until_in_sync(q, one)
     return one, three
 
 

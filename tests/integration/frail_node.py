@@ -119,9 +119,13 @@ def _plant(notes: _Notes) -> None:
             if each.is_synced and each.write_error is None and each.sync_error is None:
                 notes.synced(each.file)
 
-    OsFile.sync = noted_sync  # type: ignore[method-assign]  # this process is the frail node
-    OsFileSystem.create = noted_create  # type: ignore[method-assign]  # the same
-    OsFileSystem.commit = noted_commit  # type: ignore[method-assign]  # the same
+    planted = (
+        (OsFile, "sync", noted_sync),
+        (OsFileSystem, "create", noted_create),
+        (OsFileSystem, "commit", noted_commit),
+    )
+    for owner, name, method in planted:
+        setattr(owner, name, method)
 
 
 if __name__ == "__main__":

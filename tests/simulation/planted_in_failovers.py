@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from goqueue.broker.partitions import FoldState
-from goqueue.cluster import UncleanLeaderElected
+from goqueue.cluster import PartitionId, UncleanLeaderElected
 from goqueue.model import Offset
 from tests.simulation.planted_patches import Plant, attribute, does_nothing
 
@@ -15,6 +15,7 @@ __all__ = ["PLANTED_IN_FAILOVERS", "PLANTED_IN_ROT"]
 _LEADER = "goqueue.broker.replication.partition_leader.PartitionLeader"
 _FOLLOWER = "goqueue.broker.replication.partition_follower.PartitionFollower"
 _LOG_FOLLOWER = "goqueue.broker.cluster.log_follower.LogFollower"
+_REPLICAS = "goqueue.broker.replication.replicas.Replicas"
 _DERIVED = "goqueue.broker.replication.derived_state.DerivedState"
 _CONTROLLER = "goqueue.broker.cluster.partition_controller.PartitionController"
 
@@ -169,6 +170,38 @@ def begins_an_empty_log_without_saying_in_which_epoch(patch: pytest.MonkeyPatch)
     patch.setattr(f"{_LEADER}.begin_epoch", silent)
 
 
+def counts_what_was_confirmed_in_another_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A confirmation that comes late names an end that its sender has cut since."""
+    leader_at = attribute(f"{_REPLICAS}._leader_at")
+    acknowledged = attribute(f"{_LEADER}.acknowledged")
+
+    def any_epoch(replicas: Any, topic: int, partition: int, epoch: int) -> Any:
+        hosted = replicas.hosted.get(PartitionId(topic, partition))
+        leader = None if hosted is None else hosted.leader
+        return leader_at(replicas, topic, partition, epoch if leader is None else leader.epoch)
+
+    def trusting(leader: Any, who: Any, ack: Any, broker_epoch: int, now: Any) -> None:
+        same = msgspec.structs.replace(ack, epoch=leader.epoch)
+        acknowledged(leader, who, same, broker_epoch, now)
+
+    patch.setattr(f"{_REPLICAS}._leader_at", any_epoch)
+    patch.setattr(f"{_LEADER}.acknowledged", trusting)
+
+
+def forgets_a_high_watermark_that_comes_with_records_it_has(patch: pytest.MonkeyPatch) -> None:
+    """The answer to a late question is taken for a repair, and nothing else is heard of it."""
+    take = attribute(f"{_FOLLOWER}.take_repair")
+
+    def deaf(follower: Any, message: Any, data: Any) -> bool:
+        commit, follower.commit = follower.commit, does_nothing
+        try:
+            return bool(take(follower, message, data))
+        finally:
+            follower.commit = commit
+
+    patch.setattr(f"{_FOLLOWER}.take_repair", deaf)
+
+
 def serves_damaged_copies_as_good_ones(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("goqueue.storage.segment.segment_file.SegmentFile._check_sums", does_nothing)
 
@@ -186,4 +219,6 @@ PLANTED_IN_FAILOVERS: tuple[Plant, ...] = (
     forgets_a_join_of_unknown_outcome,
     waits_for_a_join_that_can_never_commit,
     begins_an_empty_log_without_saying_in_which_epoch,
+    counts_what_was_confirmed_in_another_epoch,
+    forgets_a_high_watermark_that_comes_with_records_it_has,
 )
