@@ -58,8 +58,9 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     the broker takes it once. Without numbers, `repeats` decides about such a batch: it is sent
     again although the broker may have taken it, at least once; or it fails, its outcome unknown.
 
-    `acks` is what a receipt waits for: "all" and "leader", that the message is committed; "none",
-    that the broker has it: it may be lost, its offset is -1, and batches are never numbered.
+    `acks` is what a receipt waits for: "all", that every in-sync replica has synced the message;
+    "leader", that the leader has: a failover may lose it; "none", that the broker has it: it may be
+    lost, its offset is -1, and batches are never numbered.
     """
 
     messages: int = 100

@@ -124,8 +124,9 @@ def _nonconforming(violation: Violation) -> ItemError:
 _SECTION = "Publish"
 ACKS = choice(
     "acks",
-    "what the answer waits for: `all` and `leader`: the messages are committed; `none`: nothing, "
-    "they may be lost and have no offsets in the answer",
+    "what the answer waits for: `all`: every in-sync replica has synced the messages; `leader`: "
+    "the leader has, and a failover may lose them; `none`: nothing, they may be lost and have no "
+    "offsets in the answer",
     default=Acks.ALL,
 )
 _TARGET = partition("partition", "where all records go; absent, each goes by its key", default=None)
