@@ -66,6 +66,12 @@ def test_damage_on_one_disk_is_not_served_and_not_copied(seed: int) -> None:
     assert run.flipped_total > 0
 
 
+@pytest.mark.parametrize("seed", [1_797_200_001_664, 1_797_200_001_672])
+def test_a_repaired_copy_knows_the_producers_of_what_was_damaged(seed: int) -> None:
+    """Damaged records were passed over and not folded again; a partition may also stay empty."""
+    RotRun(seed, Trace()).live()
+
+
 @pytest.mark.parametrize("seed", [1, 29])
 def test_a_seed_means_the_same_run_every_time(seed: int) -> None:
     assert lived(seed)[1].digest == lived(seed)[1].digest

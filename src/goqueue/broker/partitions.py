@@ -267,6 +267,7 @@ class Partition:
         "_held",
         "_pending",
         "fold",
+        "lacks_producers",
         "leader",
         "led_from",
         "log",
@@ -288,6 +289,8 @@ class Partition:
         self.fold: FoldState | None = None
         # Where its log ended when this broker began to lead it: it knew its delays up to there.
         self.led_from = Offset(0)
+        # Whether damage was passed over when producers were folded: they may be unknown.
+        self.lacks_producers = False
         # What the high watermark has passed in this turn.
         self._committed: list[_Pending] = []
 

@@ -10,7 +10,6 @@ from goqueue.log.control import controls_in
 from goqueue.model import BATCH_HEADER, EPOCH_KEY, Offset, Record
 from goqueue.records import Flag, encode, walk
 
-
 MARK = (BATCH_HEADER, b"1,0,0,1,0,5")
 
 

@@ -112,6 +112,7 @@ class DerivedState:
         """Fold a log from its snapshots on; its delays are known so far already, if any are."""
         log, log_id = partition.log, partition.log_id
         log.forget_producers()
+        partition.lacks_producers = False
         self._runs += 1
         fold = partition.fold = FoldState(log.start, log.end, self._runs)
         if delays_known is not None:
@@ -135,12 +136,19 @@ class DerivedState:
             return
         log = partition.log
         known = max(log.high_watermark, partition.led_from)
-        if log.high_watermark < log.end:
+        if partition.lacks_producers and not log.damaged:
+            self.begin(partition, where)
+        elif log.high_watermark < log.end:
             self._restart(partition, where, known)
         else:
             self._runs += 1
             partition.fold = FoldState(log.end, log.end, self._runs)
             partition.fold.delays_from = known
+
+    def repaired(self, partition: Partition, where: PartitionId) -> None:
+        """A follower's log is whole again: fold what could not be read before."""
+        if partition.lacks_producers and not partition.log.damaged:
+            self.begin(partition, where)
 
     def expects(self, name: str) -> bool:
         return name in self._by_name
@@ -318,7 +326,10 @@ class DerivedState:
     def _read(self, partition: Partition, fold: FoldState, *, is_committed: bool) -> bool:
         """Read the next piece from the disk; False if there is none."""
         log = partition.log
-        offset = log.readable_from(max(fold.folded, log.start))
+        wanted_from = max(fold.folded, log.start)
+        offset = log.readable_from(wanted_from)
+        if offset > wanted_from:
+            partition.lacks_producers = True
         if offset >= log.end:
             fold.folded = offset
             return False
@@ -334,7 +345,10 @@ class DerivedState:
         return True
 
     def fetched(self, purpose: FoldFetch, data: memoryview | None, now: Now) -> Partition | None:
-        """A piece was read, or cannot be: what is damaged says nothing. The log to go on with."""
+        """A piece was read, or cannot be: what is damaged says nothing until it is repaired.
+
+        Returns the log to go on with.
+        """
         partition = self._state.partitions.get(purpose.log)
         fold = None if partition is None else partition.fold
         if partition is None or fold is None or fold.run != purpose.run:
@@ -344,6 +358,8 @@ class DerivedState:
         if data is not None and len(data):
             self._fold(partition, fold, data, fold.folded, now)
             following = Offset(last_offset(data) + 1)
+        else:
+            partition.lacks_producers = True
         fold.folded = max(fold.folded, following)
         return partition
 

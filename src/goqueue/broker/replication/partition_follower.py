@@ -107,7 +107,7 @@ class PartitionFollower(LogFollower):
     def take_repair(self, message: ReplicaAppend, data: tuple[Buffer, ...]) -> bool:
         """Write what the leader sent again over what is damaged; whether it is such an append.
 
-        Records that are here already come also to a late question; what is said of the commit holds.
+        Records that are here already also answer a late question: what is said of the commit holds.
         """
         log = self._log
         if message.next <= message.first or message.first >= log.end:

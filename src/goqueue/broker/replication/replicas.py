@@ -15,6 +15,7 @@ from goqueue.broker.disk_reads import FoldFetch, RepairFetch, ReplicaFetch
 from goqueue.broker.partitions import Partition
 from goqueue.broker.replication.hosted_logs import HostedLog
 from goqueue.broker.replication.log_roles import ROLES_PER_TURN, TICK_NS, LogRoles
+from goqueue.broker.replication.partition_follower import PartitionFollower
 from goqueue.broker.replication.partition_leader import PartitionLeader
 from goqueue.cluster import (
     PartitionId,
@@ -248,23 +249,30 @@ class Replicas(LogRoles):
             self._handle_led(hosted, leader, now, is_cut=is_cut)
             self._check_damage(hosted)
         elif follower is not None:
-            follower.synced()
-            if isinstance(event, Damaged) or (
-                isinstance(event, Repaired) and partition.log.damaged
-            ):
-                self._watch(hosted.where, now.instant)
-                if isinstance(event, Damaged) or event.first < event.below:
-                    follower.repair()
-            if isinstance(event, Truncated):
-                follower.settled("")
-            if is_cut:
-                self._watch(hosted.where, now.instant)
-            self._derived.committed(partition, now)
-            self._followed_up[hosted.log_id] = partition
+            self._handle_followed(hosted, follower, event, now)
         else:
             state = self._image.table.get(*hosted.where)
             if state is not None and self._should_lead(state):
                 self._try_to_lead(hosted, partition, state, now)
+
+    def _handle_followed(
+        self, hosted: HostedLog, follower: PartitionFollower, event: DiskEvent, now: Now
+    ) -> None:
+        partition = hosted.partition
+        assert partition is not None
+        follower.synced()
+        if isinstance(event, Repaired):
+            self._derived.repaired(partition, hosted.where)
+        if isinstance(event, Damaged) or (isinstance(event, Repaired) and partition.log.damaged):
+            self._watch(hosted.where, now.instant)
+            if isinstance(event, Damaged) or event.first < event.below:
+                follower.repair()
+        if isinstance(event, Truncated):
+            follower.settled("")
+        if isinstance(event, Truncated | Filled):
+            self._watch(hosted.where, now.instant)
+        self._derived.committed(partition, now)
+        self._followed_up[hosted.log_id] = partition
 
     def _handle_led(
         self, hosted: HostedLog, leader: PartitionLeader, now: Now, *, is_cut: bool

@@ -81,7 +81,8 @@ class ProducerSnapshots:
     def _save(self, partition: Partition, topic: int) -> None:
         upto = _known_upto(partition)
         log = partition.log_id
-        if self._upto.get(log) == upto:
+        if upto == 0 or partition.lacks_producers or self._upto.get(log) == upto:
+            # Of an empty log there is nothing to say, and a node may have thousands of those.
             return
         self._upto[log] = upto
         producers = partition.log.producers

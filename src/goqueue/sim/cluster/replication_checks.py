@@ -161,6 +161,9 @@ class ReplicationChecks(QuorumChecks):
         is_behind = fold is not None and (fold.is_reading or fold.folded < log.high_watermark)
         if is_behind or self.may_lose or self.deletes or self.loses_copies:
             return
+        if hosted.partition.lacks_producers and log.damaged:
+            # What is damaged says nothing until it is repaired; then it must.
+            return
         stated = log.producers.stated(hosted.where.topic, log.end)
         writers = [msgspec.structs.replace(each, at=0) for each in stated.writers]
         known: dict[int, object] = {each.producer: each for each in writers}

@@ -102,6 +102,8 @@ class RotRun(ReplicationRun):
         assert hosted.partition is not None
         log = hosted.partition.log
         columns = scan(good).columns
+        if not columns.offsets:
+            return
         ends = [*columns.positions[1:], len(good)]
         for offset, first, end in zip(columns.offsets, columns.positions, ends, strict=True):
             if offset >= log.high_watermark:

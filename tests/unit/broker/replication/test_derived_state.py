@@ -3,9 +3,11 @@
 import pytest
 
 from goqueue.broker import TurnBudget
+from goqueue.broker.disk_reads import FoldFetch
 from goqueue.broker.partitions import Partition
 from goqueue.broker.replication.derived_state import DerivedState
 from goqueue.broker.state import NodeState
+from goqueue.broker.transactions.producer_snapshots import ProducerSnapshots, producers_snapshot
 from goqueue.cluster import PartitionId
 from goqueue.log import BatchMark, Log, LogState, Replica, ReplicaRole
 from goqueue.model import (
@@ -15,6 +17,7 @@ from goqueue.model import (
     Message,
     Now,
     Offset,
+    Save,
     Synced,
     Timestamp,
 )
@@ -132,3 +135,57 @@ def test_a_leader_all_of_whose_records_were_committed_keeps_what_it_knew(
     derived.follow(partition, WHERE)
 
     assert len(partition.log.producers.stated(1, 1).writers) == 1
+
+
+def is_known(partition: Partition) -> bool:
+    """Whether nothing was passed over."""
+    return not partition.lacks_producers
+
+
+def reads(state: NodeState) -> list[FoldFetch]:
+    """The pieces that are being read."""
+    found = [each for each in state.fetches.values() if isinstance(each, FoldFetch)]
+    state.fetches.clear()
+    return found
+
+
+def test_what_could_not_be_read_is_folded_when_it_is_repaired(
+    state: NodeState, derived: DerivedState, partition: Partition
+) -> None:
+    """Else a broker that leads later would take a repeated batch for a new one."""
+    follow(derived, partition, 0)
+    partition.log.commit(Offset(1))
+    derived.begin(partition, WHERE)
+    derived.loaded(producers_snapshot(1, 0), None)
+    derived.committed(partition)
+    (lost,) = reads(state)
+    derived.fetched(lost, None)
+    assert not is_known(partition)
+
+    derived.repaired(partition, WHERE)
+    derived.loaded(producers_snapshot(1, 0), None)
+    derived.committed(partition)
+    (again,) = reads(state)
+    derived.fetched(again, memoryview(stored(0, 0)))
+
+    assert is_known(partition)
+    assert len(partition.log.producers.stated(1, 1).writers) == 1
+
+
+def test_no_snapshot_is_kept_of_what_is_not_known_and_of_an_empty_log(
+    state: NodeState, derived: DerivedState, partition: Partition
+) -> None:
+    snapshots = ProducerSnapshots(state)
+    state.outbox.drain()
+    snapshots._save(partition, 1)  # noqa: SLF001 - when it is due is not what is tested
+    follow(derived, partition, 0)
+    partition.log.commit(Offset(1))
+    derived.committed(partition)
+    partition.lacks_producers = True
+    snapshots._save(partition, 1)  # noqa: SLF001 - the same
+    assert not any(isinstance(each, Save) for each in state.outbox.drain())
+
+    partition.lacks_producers = False
+    snapshots._save(partition, 1)  # noqa: SLF001 - the same
+
+    assert any(isinstance(each, Save) for each in state.outbox.drain())
