@@ -18,7 +18,7 @@ from bench.cluster.replicated_topics import create_topic, wait_until_in_sync
 from bench.figure import Figure, Target
 from goqueue.client.batch import ProducerConfig
 
-__all__ = ["replication_cpu"]
+__all__ = ["cpu_s", "replication_cpu"]
 
 _BATCH, _VALUE = 1000, b"x" * 100
 _PRODUCERS = 8
@@ -94,9 +94,9 @@ async def _topics(q: goqueue.Connection, prefix: str) -> tuple[str, str]:
 
 async def _idle_share(cluster: BenchCluster) -> Spent:
     """The share of a core that each node uses for nothing but being there."""
-    before = _cpu_s(cluster)
+    before = cpu_s(cluster)
     await asyncio.sleep(_IDLE_S)
-    return {name: (used - before[name]) / _IDLE_S for name, used in _cpu_s(cluster).items()}
+    return {name: (used - before[name]) / _IDLE_S for name, used in cpu_s(cluster).items()}
 
 
 async def _spend(
@@ -108,7 +108,7 @@ async def _spend(
 ) -> Spent:
     """Publish the batches of one turn; what that took."""
     config = ProducerConfig(messages=_BATCH, messages_max=_BATCH, size_bytes=1 << 20)
-    before, began = _cpu_s(cluster), time.perf_counter()
+    before, began = cpu_s(cluster), time.perf_counter()
 
     async def publish() -> None:
         async with q.producer(config) as producer:
@@ -118,10 +118,10 @@ async def _spend(
 
     await asyncio.gather(*(publish() for _ in range(producers)))
     took = time.perf_counter() - began
-    return {name: used - before[name] - idle[name] * took for name, used in _cpu_s(cluster).items()}
+    return {name: used - before[name] - idle[name] * took for name, used in cpu_s(cluster).items()}
 
 
-def _cpu_s(cluster: BenchCluster) -> Spent:
+def cpu_s(cluster: BenchCluster) -> Spent:
     """Seconds of processor time that each node has used."""
     used: Spent = {}
     for name in NAMES:

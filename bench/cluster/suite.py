@@ -10,6 +10,7 @@ from bench.cluster import (
     catch_up,
     failover,
     link,
+    many_partitions,
     replicated_topics,
     replication_cpu,
     waiting_delays,
@@ -29,6 +30,8 @@ SUITE = Suite(
         "catch_up": catch_up.catch_up,
         "delays": waiting_delays.waiting_delays,
         "cpu": replication_cpu.replication_cpu,
+        "image": many_partitions.image_of_many,
+        "many": many_partitions.many_partitions,
     },
     has_broker=False,
 )
