@@ -58,6 +58,11 @@ def test_a_deletion_of_nothing_on_a_full_disk_leaves_a_log_that_follows() -> Non
     FailoverRun(1_797_200_001_304, Trace()).live()
 
 
+def test_a_leader_that_begins_anew_is_replaced_though_another_copy_was_lost_meanwhile() -> None:
+    """One record said both and named no leader, and no later one did."""
+    lived(1_797_200_004_108)
+
+
 @pytest.mark.parametrize("seed", [2, 4])
 def test_damage_on_one_disk_is_not_served_and_not_copied(seed: int) -> None:
     run = RotRun(seed, Trace())

@@ -247,7 +247,8 @@ class PartitionController:
     ) -> list[MetadataChange]:
         """What follows for partitions, if `brokers` are the other changes of the same record."""
         live, keeping = self._live(brokers)
-        lost = self._lose(brokers)
+        # Not beside a registration: who led before it is replaced with the same record, or never.
+        lost = [] if brokers else self._lose()
         if lost:
             # Who leads instead is decided on what this record says.
             return lost
@@ -322,15 +323,14 @@ class PartitionController:
         placed = assign_replicas(number, 1, copies, racks)
         return [stated, PartitionsAssigned(topic=number, partitions=placed)]
 
-    def _lose(self, brokers: Sequence[MetadataChange]) -> list[MetadataChange]:
+    def _lose(self) -> list[MetadataChange]:
         """Remove brokers from ISRs whose copies lack what they had confirmed."""
         reports, self._lost = self._lost, {}
         image = self._metadata.image
-        anew = {each.broker for each in brokers if isinstance(each, BrokerRegistered)}
         changes: list[MetadataChange] = []
         for broker, (epoch, reported) in reports.items():
             known = image.brokers.get(broker)
-            if known is None or known.epoch != epoch or broker in anew:
+            if known is None or known.epoch != epoch:
                 continue
             partitions = tuple(
                 each

@@ -120,6 +120,21 @@ def test_lost_copies_of_an_earlier_run_do_not_count_for_a_later_one() -> None:
     assert cluster.decide() == [expected]
 
 
+def test_whoever_led_before_it_registers_is_replaced_though_a_copy_was_lost_meanwhile() -> None:
+    """The image shows it as live afterwards, and nobody else would be looked for."""
+    cluster = _Cluster()
+    epoch = cluster.image.brokers["b"].epoch
+    cluster.controller.want("b", ReportLostReplicas(broker_epoch=epoch, partitions=((1, 0),)))
+
+    record = [_registered("a", 2, is_clean=True)]
+    (change,) = cluster.controller.decide(record, [], NOW)
+    assert isinstance(change, LeadersChanged)
+    assert "a" not in {each.leader for each in change.changes}
+
+    cluster.apply(*record, change)
+    assert cluster.decide() == [ReplicasLost(broker="b", epoch=epoch, partitions=((1, 0),))]
+
+
 def test_a_member_that_crashed_does_not_lead_while_another_lives() -> None:
     cluster = _Cluster()
     cluster.crash("a", "b")
