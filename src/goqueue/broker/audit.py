@@ -21,7 +21,7 @@ Cost: per recorded command one journal entry of some 300 bytes, one record and o
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -129,6 +129,10 @@ class _Unwritten(msgspec.Struct, frozen=True):
 class AuditTrail:
     """Records commands, and keeps their answers until that is durable."""
 
+    # In a cluster: the broker's own journal, whichever log a change goes to. Another broker may
+    # read that log next, and has records and numbers of its own.
+    home: "Callable[[], Journal[TopicChange]] | None" = None
+
     def __init__(
         self,
         node_id: str,
@@ -210,6 +214,8 @@ class AuditTrail:
 
     def state(self, journal: LogId) -> list[AuditRecorded]:
         """What a journal is to say again: the records that the audit log may not have."""
+        if self.home is not None and journal != self.home().id:
+            return []
         return [
             AuditRecorded(record=each.record)
             for each in self._unwritten.values()
@@ -253,13 +259,15 @@ class AuditTrail:
         journal: "Journal[TopicChange] | Journal[Change]",
         changes: Sequence[FieldChange] = (),
     ) -> None:
-        """A command changes something in this turn: its record goes beside that."""
+        """A command changes something in this turn: its record goes beside that, or `home`."""
         draft = None if request is None else self._drafts.pop(request, None)
         if draft is None or request is None:
             return
         record = self._build(draft.caller, draft.subject, _DONE, draft.at)
         record = msgspec.structs.replace(record, changes=tuple(changes))
         number = record.number
+        if self.home is not None:
+            journal = self.home()
         self._waiting.append(_Entry(record, is_durable=False))
         self._unwritten[number] = _Unwritten(record, journal.id)
         self._awaited[request] = number

@@ -221,12 +221,11 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Components:
-    """Everything that a node does."""
+    """Everything that a node does; without `copies` messages move between its own logs."""
 
     def __init__(
         self, state: NodeState, settings: NodeSettings, copies: Copies | None = None
     ) -> None:
-        """Without `copies` messages move between the logs of this broker."""
         self.quotas = TenantQuotas(state)
         self.security = SecurityAdmin(state, self.quotas)
         self.schemas = Schemas(state)

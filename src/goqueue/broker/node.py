@@ -155,6 +155,7 @@ class Node:
         self.coordinators = None
         if self.cluster is not None:
             self.coordinators = Coordinators(state, self.cluster, self._caller_waits, settings)
+            state.audit.home = lambda: state.journals.of_topics
         self._partition_events = PartitionEvents(
             state, self._components, ends, self.cluster, self.coordinators
         )

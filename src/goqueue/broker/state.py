@@ -158,6 +158,10 @@ class NodeState:
 
     # In a cluster: who leads what. None on a single node, which leads everything.
     cluster: ClusterGate | None = None
+    # Why a member of a cluster is not ready although it serves.
+    no_quorum: str | None = None
+    # The number of this run of the node on its data directory.
+    incarnation = 0
     # Whether commands were ever taken in this run.
     has_served = False
     # In the memory of a coordinator: the epoch in which it leads its log. None elsewhere.
@@ -201,11 +205,7 @@ class NodeState:
         # The logs of the journals as partitions: they can be read like any other.
         self.internal: dict[LogId, Partition] = {}
         self.lease_handles: LeaseHandles
-        # The number of this run of the node on its data directory.
-        self.incarnation = 0
         self.not_ready: str | None = "starting"
-        # Why a member of a cluster is not ready although it serves.
-        self.no_quorum: str | None = None
         # Of the command that is being handled.
         self.caller = LOCAL
         self.storage = StorageHealth()

@@ -3,6 +3,7 @@
 import pytest
 
 from goqueue.broker import TurnBudget
+from goqueue.broker.delayed.delay_log import delays_snapshot
 from goqueue.broker.disk_reads import FoldFetch
 from goqueue.broker.partitions import Partition
 from goqueue.broker.replication.derived_state import DerivedState
@@ -149,6 +150,12 @@ def reads(state: NodeState) -> list[FoldFetch]:
     return found
 
 
+def load_nothing(derived: DerivedState) -> None:
+    """There is no snapshot, of producers or of delays."""
+    derived.loaded(producers_snapshot(1, 0), None, NOW)
+    derived.loaded(delays_snapshot(1, 0), None, NOW)
+
+
 def test_what_could_not_be_read_is_folded_when_it_is_repaired(
     state: NodeState, derived: DerivedState, partition: Partition
 ) -> None:
@@ -156,17 +163,17 @@ def test_what_could_not_be_read_is_folded_when_it_is_repaired(
     follow(derived, partition, 0)
     partition.log.commit(Offset(1))
     derived.begin(partition, WHERE)
-    derived.loaded(producers_snapshot(1, 0), None)
-    derived.committed(partition)
+    load_nothing(derived)
+    derived.committed(partition, NOW)
     (lost,) = reads(state)
-    derived.fetched(lost, None)
+    derived.fetched(lost, None, NOW)
     assert not is_known(partition)
 
     derived.repaired(partition, WHERE)
-    derived.loaded(producers_snapshot(1, 0), None)
-    derived.committed(partition)
+    load_nothing(derived)
+    derived.committed(partition, NOW)
     (again,) = reads(state)
-    derived.fetched(again, memoryview(stored(0, 0)))
+    derived.fetched(again, memoryview(stored(0, 0)), NOW)
 
     assert is_known(partition)
     assert len(partition.log.producers.stated(1, 1).writers) == 1
@@ -180,7 +187,7 @@ def test_no_snapshot_is_kept_of_what_is_not_known_and_of_an_empty_log(
     snapshots._save(partition, 1)  # noqa: SLF001 - when it is due is not what is tested
     follow(derived, partition, 0)
     partition.log.commit(Offset(1))
-    derived.committed(partition)
+    derived.committed(partition, NOW)
     partition.lacks_producers = True
     snapshots._save(partition, 1)  # noqa: SLF001 - the same
     assert not any(isinstance(each, Save) for each in state.outbox.drain())
