@@ -6,7 +6,7 @@ records are decoded. Nothing is encoded again: an offset holds the same bytes on
 
 import msgspec
 
-from goqueue.log.batch_mark import marks_in
+from goqueue.log.batch_mark import headed_count
 from goqueue.log.control import controls_in, epoch_of
 from goqueue.model import Code, Effect, Offset, Refused, Timestamp
 from goqueue.records import Buffer, Columns, decode, scan
@@ -32,7 +32,7 @@ class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
     """What a log must know of records that it did not stamp itself.
 
     `epochs` are the leader epochs that begin among them, each with its offset. `is_plain`: none of
-    them is a control record or has the mark of a batch, so nothing in them is about producers.
+    them is a control record or has headers, so nothing in them is about producers or delays.
     """
 
     max_timestamp: Timestamp
@@ -62,7 +62,7 @@ def check_stored(data: Buffer, first: Offset, following: Offset) -> StoredBatch:
     return StoredBatch(
         max_timestamp=_max_timestamp(columns),
         epochs=tuple(epochs),
-        is_plain=not has_controls and next(marks_in(data, columns), None) is None,
+        is_plain=not has_controls and not headed_count(columns),
     )
 
 

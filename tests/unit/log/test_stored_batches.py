@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from goqueue.log.batch_mark import headed_count
 from goqueue.log.batches import check_stored
 from goqueue.log.control import controls_in
-from goqueue.model import BATCH_HEADER, EPOCH_KEY, Offset, Record
+from goqueue.model import BATCH_HEADER, DELIVER_HEADER, EPOCH_KEY, Offset, Record
 from goqueue.records import Flag, encode, walk
 
 MARK = (BATCH_HEADER, b"1,0,0,1,0,5")
@@ -53,25 +53,20 @@ def test_a_batch_is_judged_as_its_records_one_by_one(kinds: list[tuple[int, bool
     assert headed_count(columns) == max(headed, default=0)
     stored = check_stored(data, Offset(0), Offset(len(kinds)))
     assert stored.max_timestamp == max(timestamp for timestamp, _, _ in kinds)
-    assert stored.is_plain == (not controls)
+    assert stored.is_plain == (not controls and not headed)
     assert [offset for _, offset in stored.epochs] == controls
 
 
-@pytest.mark.parametrize("marked", [0, 1, 2])
-def test_a_batch_with_the_mark_of_a_producer_says_something_of_producers(marked: int) -> None:
+@pytest.mark.parametrize("header", [MARK, (DELIVER_HEADER, b"5")])
+def test_one_record_with_a_mark_of_a_producer_or_a_delay_says_something(
+    header: tuple[str, bytes],
+) -> None:
+    """A follower keeps what is not plain, and learns producers and delays from it."""
     records = [
-        record(
-            offset,
-            5,
-            is_control=False,
-            has_headers=True,
-            headers=(MARK,) if offset == marked else (("gq.batch.not", b"gq.batch"),),
-        )
+        record(offset, 5, is_control=False, has_headers=offset == 1, headers=(header,))
         for offset in range(3)
     ]
-    data = b"".join(map(encode, records))
 
-    assert not check_stored(memoryview(data), Offset(0), Offset(3)).is_plain
-    others = b"".join(encode(each) for each in records if each.offset != marked)
-    first, *_, last = (each.offset for each in records if each.offset != marked)
-    assert check_stored(others, Offset(first), Offset(last + 1)).is_plain
+    whole = b"".join(map(encode, records))
+    assert not check_stored(memoryview(whole), Offset(0), Offset(3)).is_plain
+    assert check_stored(encode(records[2]), Offset(2), Offset(3)).is_plain

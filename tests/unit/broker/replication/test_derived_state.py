@@ -143,6 +143,12 @@ def is_known(partition: Partition) -> bool:
     return not partition.lacks_producers
 
 
+def load_nothing(derived: DerivedState) -> None:
+    """There are no snapshots."""
+    for name in (producers_snapshot(1, 0), delays_snapshot(1, 0)):
+        derived.loaded(name, None, NOW)
+
+
 def reads(state: NodeState) -> list[FoldFetch]:
     """The pieces that are being read."""
     found = [each for each in state.fetches.values() if isinstance(each, FoldFetch)]
