@@ -156,12 +156,6 @@ def reads(state: NodeState) -> list[FoldFetch]:
     return found
 
 
-def load_nothing(derived: DerivedState) -> None:
-    """There is no snapshot, of producers or of delays."""
-    derived.loaded(producers_snapshot(1, 0), None, NOW)
-    derived.loaded(delays_snapshot(1, 0), None, NOW)
-
-
 def test_what_could_not_be_read_is_folded_when_it_is_repaired(
     state: NodeState, derived: DerivedState, partition: Partition
 ) -> None:
