@@ -163,11 +163,6 @@ class GroupCoordinator:
     def is_serving(self) -> bool:
         return self._is_serving
 
-    @property
-    def failure(self) -> str | None:
-        """Why the journal cannot be read; another copy may have it whole."""
-        return self._replay.failure
-
     # Commands
 
     def handle(
@@ -175,7 +170,8 @@ class GroupCoordinator:
     ) -> None:
         """Carry out a command about groups; raises Refused."""
         if not self._is_serving:
-            raise Refused(Code.LEADER_UNAVAILABLE, reason="the group coordinator is starting")
+            reason = self._replay.failure or "the group coordinator is starting"
+            raise Refused(Code.LEADER_UNAVAILABLE, reason=reason)
         self._state.caller = self._host.caller
         self._state.absence = self._host.absence
         self._require_copies(command)
@@ -224,9 +220,9 @@ class GroupCoordinator:
 
     def end(self) -> list[NodeEffect]:
         """Another epoch began: what answers the requests that are open."""
-        code = Code.LEADER_UNAVAILABLE, Code.REPLICATION_FAILED
+        nothing_done, unknown = Code.LEADER_UNAVAILABLE, Code.REPLICATION_FAILED
         return [
-            Answer(request=request, reply=Refused(code[not is_repeatable]))
+            Answer(request=request, reply=Refused(nothing_done if is_repeatable else unknown))
             for request, is_repeatable in self._open.items()
         ]
 
