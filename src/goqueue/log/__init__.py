@@ -19,8 +19,9 @@ from goqueue.log.control import (
 from goqueue.log.epochs import Epochs
 from goqueue.log.index import ENTRY_SIZE, IndexEntry, SparseIndex
 from goqueue.log.log import Log
+from goqueue.log.offset_ranges import OffsetRanges
 from goqueue.log.producer_replay import Interruption, Statement, statements_in
-from goqueue.log.producer_state import OffsetRanges, ProducersStated, ProducerState, TransactionEnd
+from goqueue.log.producer_state import ProducersStated, ProducerState, TransactionEnd
 from goqueue.log.recovery import (
     Assembly,
     Checked,

@@ -16,7 +16,7 @@ import msgspec
 
 from goqueue.log.batch_mark import BatchMark, marks_in, parse_mark
 from goqueue.log.control import ControlKind
-from goqueue.log.producer_state import OffsetRanges
+from goqueue.log.offset_ranges import OffsetRanges
 from goqueue.model import (
     BATCH_HEADER,
     HOUR,

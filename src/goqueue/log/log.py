@@ -297,8 +297,16 @@ class Log(LogFacts):
         self._producers = ProducerState()
         self._hold_stable()
 
+    def fold_below(self, offset: Offset | None) -> None:
+        """Producers are known below this offset only, so nothing behind it is stable; None: all."""
+        self._folded = offset
+        self._hold_stable()
+
     def _hold_stable(self) -> None:
-        self._watermarks.hold_stable_at(self._producers.unstable_from)
+        unstable, folded = self._producers.unstable_from, self._folded
+        if unstable is None or (folded is not None and folded < unstable):
+            unstable = folded
+        self._watermarks.hold_stable_at(unstable)
 
     # Disk events
 
@@ -439,7 +447,7 @@ class Log(LogFacts):
         without the mark a restart would take the rest of the batch for messages. It is moved
         behind them, which deletes nothing that anybody could read.
         """
-        assert offset <= self._watermarks.stable, "uncommitted records are never deleted"
+        assert offset <= self.removable_upto, "uncommitted records are never deleted"
         offset = self._producers.aborted.skip(offset)
         self._condition.check_not_failed()
         self._condition.check_not_truncating()

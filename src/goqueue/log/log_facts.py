@@ -27,6 +27,7 @@ class LogFacts:
         "_ended",
         "_epochs",
         "_flush_at",
+        "_folded",
         "_log",
         "_producers",
         "_replica",
@@ -57,6 +58,8 @@ class LogFacts:
         self._flush_at: Instant | None = None
         self._compaction = CompactionPlanner(min(state.cleaned_upto, state.end))
         self._condition = Condition()
+        # How far a follower knows its producers; None: to the end.
+        self._folded: Offset | None = None
         self._producers = ProducerState()
         self._ended: list[TransactionEnd] = []
 
@@ -73,6 +76,12 @@ class LogFacts:
     def end(self) -> Offset:
         """The offset that the next record gets."""
         return self._end
+
+    @property
+    def removable_upto(self) -> Offset:
+        """Below this records are committed, and of no transaction that is known to be open."""
+        unstable, committed = self._producers.unstable_from, self.high_watermark
+        return committed if unstable is None else min(unstable, committed)
 
     @property
     def watermarks(self) -> Watermarks:

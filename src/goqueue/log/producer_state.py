@@ -2,7 +2,7 @@
 
 Owns what is needed to recognise a retry, to fence a stale producer, to stop readers at the last
 stable offset and to hide aborted records. `PartitionProducer` is one producer: its last batches and
-its open transaction. `OffsetRanges` holds ranges of offsets in two sorted columns.
+its open transaction.
 
 The state is derived from the log alone: a replay of the same records ends in the same state,
 because expiry and the cap use the time that the marks carry. That time advances with appends: a
@@ -11,7 +11,8 @@ clock that is set forward by weeks evicts nobody.
 Invariants
 - An open transaction holds the last stable offset at its first record until its marker is
   committed; only that marker decides whether its records are aborted.
-- One marker per transaction: a second one has nothing to end.
+- One marker per transaction: a second one has nothing to end. A marker where a transaction wrote
+  nothing ends it all the same: a late batch cannot open it.
 - The batches of a producer are in the order of sequences and offsets. At most five committed ones
   are known; batches that the log takes back are forgotten.
 - A batch reaches no further than its records: if another record follows, or the log ends, before
@@ -20,8 +21,6 @@ Invariants
 Cost: one look-up per batch and per marker, and one entry per aborted range.
 """
 
-from array import array
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
@@ -29,11 +28,11 @@ from heapq import heappop, heappush
 import msgspec
 
 from goqueue.log.batch_mark import BatchMark
+from goqueue.log.offset_ranges import OffsetRanges
 from goqueue.model import HOUR, SECOND, Code, Offset, Refused, TransactionKey
 
 __all__ = [
     "WINDOW",
-    "OffsetRanges",
     "PartitionProducer",
     "ProducerState",
     "ProducersStated",
@@ -41,91 +40,6 @@ __all__ = [
     "TransactionEnd",
     "WriterStated",
 ]
-
-
-class OffsetRanges:
-    """A set of offsets, kept as ranges [first, following)."""
-
-    __slots__ = ("_firsts", "_followings")
-
-    def __init__(self) -> None:
-        self._firsts = array("q")
-        self._followings = array("q")
-
-    def __len__(self) -> int:
-        return len(self._firsts)
-
-    def __contains__(self, offset: int) -> bool:
-        index = bisect_right(self._firsts, offset) - 1
-        return index >= 0 and offset < self._followings[index]
-
-    def add(self, first: int, following: int) -> None:
-        """Add a range; adjacent ranges are merged."""
-        index = bisect_left(self._firsts, first)
-        if index and self._followings[index - 1] == first:
-            self._followings[index - 1] = following
-            index -= 1
-        else:
-            self._firsts.insert(index, first)
-            self._followings.insert(index, following)
-        after = index + 1
-        if after < len(self._firsts) and self._firsts[after] == following:
-            self._followings[index] = self._followings[after]
-            del self._firsts[after], self._followings[after]
-
-    def within(self, first: int, end: int) -> tuple[tuple[int, int], ...]:
-        """The parts of ranges that lie in [first, end)."""
-        if not self._firsts:
-            return ()
-        begin = max(0, bisect_right(self._firsts, first) - 1)
-        upto = bisect_left(self._firsts, end)
-        return tuple(
-            (max(self._firsts[index], first), min(self._followings[index], end))
-            for index in range(begin, upto)
-            if self._followings[index] > first
-        )
-
-    def count_within(self, first: int, end: int) -> int:
-        return sum(following - begin for begin, following in self.within(first, end))
-
-    def skip(self, offset: Offset) -> Offset:
-        """The first offset from this one on that is in no range."""
-        index = bisect_right(self._firsts, offset) - 1
-        if index >= 0 and offset < self._followings[index]:
-            # Adjacent ranges are merged, so the next offset is in none.
-            return Offset(self._followings[index])
-        return offset
-
-    def drop_below(self, start: int) -> None:
-        count = bisect_right(self._followings, start)
-        del self._firsts[:count], self._followings[:count]
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return zip(self._firsts, self._followings, strict=True)
-
-    # Snapshots
-
-    def copy(self) -> "OffsetRanges":
-        copied = OffsetRanges()
-        copied._firsts, copied._followings = self._firsts[:], self._followings[:]
-        return copied
-
-    def columns(self) -> tuple[bytes, bytes]:
-        return self._firsts.tobytes(), self._followings.tobytes()
-
-    def restore(self, firsts: bytes, followings: bytes) -> bool:
-        """Restore from columns; False if they are inconsistent."""
-        size = self._firsts.itemsize
-        if len(firsts) != len(followings) or len(firsts) % size:
-            return False
-        columns = array("q", firsts), array("q", followings)
-        previous = -1
-        for first, following in zip(*columns, strict=True):
-            if not previous < first < following:
-                return False
-            previous = following
-        self._firsts, self._followings = columns
-        return True
 
 
 WINDOW = 5
@@ -437,6 +351,23 @@ class ProducerState:
 
     # Transactions
 
+    def open_number(self, producer: int, epoch: int) -> int | None:
+        """The transaction that a producer has written here in an epoch, without a marker yet."""
+        writer = self._writers.get(producer)
+        if writer is None or writer.epoch != epoch:
+            return None
+        return writer.transaction or None
+
+    def has_ended(self, producer: int, transaction: int) -> bool:
+        """Whether the marker of a transaction is committed here."""
+        writer = self._writers.get(producer)
+        if writer is None or writer.ended < transaction:
+            return False
+        return all(
+            ending.producer != producer or ending.transaction < transaction
+            for ending in self._endings
+        )
+
     def is_open(self, producer: int, transaction: int) -> bool:
         """Whether a transaction has written here and has no marker yet."""
         writer = self._writers.get(producer)
@@ -457,13 +388,20 @@ class ProducerState:
         self.interrupt(marker)
         self.changes += 1
         writer = self._writers.get(producer)
+        if writer is None and producer > 0:
+            self._forget_some(self._newest)
+            writer = self._writers[producer] = PartitionProducer(epoch)
+            writer.at = self._clock
         ranges: tuple[tuple[int, int], ...] = ()
         ended_before = 0 if writer is None else writer.ended
-        if writer is not None and writer.transaction == transaction:
-            ranges = tuple(writer.ranges)
-            writer.ranges = []
-            writer.transaction = 0
-            writer.ended = transaction
+        if writer is not None:
+            if writer.transaction == transaction:
+                ranges = tuple(writer.ranges)
+                writer.ranges = []
+                writer.transaction = 0
+                writer.ended = transaction
+            elif not writer.transaction:
+                writer.ended = max(writer.ended, transaction)
             if epoch > writer.epoch:
                 writer.raise_epoch(epoch)
         self._endings.append(
@@ -524,10 +462,11 @@ class ProducerState:
         while self._endings and self._endings[-1].marker >= offset:
             ending = self._endings.pop()
             writer = self._writers.get(ending.producer)
+            if writer is not None:
+                writer.ended = ending.ended_before
             if writer is not None and ending.ranges:
                 writer.transaction = ending.transaction
                 writer.ranges = list(ending.ranges)
-                writer.ended = ending.ended_before
         for producer, writer in self._writers.items():
             writer.take_back(offset)
             if writer.transaction == 0 and not self._is_ending(producer):

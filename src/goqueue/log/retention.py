@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from goqueue.log.compaction import plan_compaction
-from goqueue.log.producer_state import OffsetRanges
+from goqueue.log.offset_ranges import OffsetRanges
 from goqueue.log.segments import Segments
 from goqueue.model import Compact, Compacted, LogSettings, Offset, SegmentFacts, Timestamp
 

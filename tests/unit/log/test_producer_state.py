@@ -505,3 +505,60 @@ def test_a_record_that_only_looks_like_the_end_of_a_backup_ends_nothing(value: b
     assert restored_by(record) is not None
     assert restored_by(msgspec.structs.replace(record, value=value)) is None
     assert restored_by(msgspec.structs.replace(record, flags=0)) is None
+
+
+# Markers where a transaction wrote nothing
+
+
+def ended(transaction: int = 3, epoch: int = 0) -> ProducerState:
+    """A marker of a transaction that wrote nothing here, committed."""
+    state = ProducerState()
+    state.end(1, epoch, transaction, 5, is_commit=True)
+    state.commit(6)
+    return state
+
+
+def test_a_late_batch_does_not_open_a_transaction_whose_marker_came_where_it_wrote_nothing() -> (
+    None
+):
+    state = ended()
+
+    assert state.has_ended(1, 3)
+    assert refusal(state, mark(transaction=3)).code is Code.TRANSACTION_STATE_INVALID
+    assert state.check(mark(transaction=4)) is None
+    assert 5 in state.hidden
+
+
+def test_a_marker_that_came_where_nothing_was_written_fences_the_older_epoch() -> None:
+    state = ended(epoch=2)
+
+    assert refusal(state, mark(transaction=4, epoch=1)).code is Code.PRODUCER_FENCED
+
+
+def test_a_marker_that_is_taken_back_has_ended_nothing() -> None:
+    state = ProducerState()
+    state.end(1, 0, 3, 5, is_commit=True)
+    assert not state.has_ended(1, 3)
+    state.take_back(5)
+
+    assert state.check(mark(transaction=3)) is None
+
+
+def test_a_repeated_marker_of_an_older_transaction_leaves_the_open_one_alone() -> None:
+    state = written(mark(transaction=3))
+    state.end(1, 0, 3, 1, is_commit=True)
+    state.commit(2)
+    state.append(mark(transaction=4), 2)
+    state.end(1, 0, 3, 3, is_commit=True)
+    state.commit(4)
+
+    assert state.open_number(1, 0) == 4
+    assert held_at(state) == 2
+
+
+def test_the_open_transaction_of_a_producer_is_that_of_its_newest_epoch() -> None:
+    state = written(mark(transaction=3, epoch=1))
+
+    assert state.open_number(1, 1) == 3
+    assert state.open_number(1, 0) is None
+    assert state.open_number(2, 1) is None

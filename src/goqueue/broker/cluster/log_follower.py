@@ -221,7 +221,7 @@ class LogFollower:
         """Commit what the leader named, as far as it is durable here, and begin where it begins."""
         log = self._log
         log.commit(min(self._committed, log.end))
-        if log.start < self._start <= log.watermarks.stable and not log.is_changing:
+        if log.start < self._start <= log.removable_upto and not log.is_changing:
             self._state.outbox.extend(log.delete_before(self._start))
 
     # What the disk says

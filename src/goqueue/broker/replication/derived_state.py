@@ -115,6 +115,7 @@ class DerivedState:
         partition.lacks_producers = False
         self._runs += 1
         fold = partition.fold = FoldState(log.start, log.end, self._runs)
+        log.fold_below(fold.folded)
         if delays_known is not None:
             fold.delays_from = delays_known
         if log.end == log.start:
@@ -144,6 +145,7 @@ class DerivedState:
             self._runs += 1
             partition.fold = FoldState(log.end, log.end, self._runs)
             partition.fold.delays_from = known
+            log.fold_below(log.end)
 
     def repaired(self, partition: Partition, where: PartitionId) -> None:
         """A follower's log is whole again: fold what could not be read before."""
@@ -224,7 +226,7 @@ class DerivedState:
     def _end_loading(self, partition: Partition, fold: FoldState) -> None:
         del self._by_log[partition.log_id]
         fold.is_reading = False
-        fold.folded = max(fold.folded, min(fold.producers_from, fold.delays_from))
+        _raise(partition, fold, min(fold.producers_from, fold.delays_from))
 
     # Following
 
@@ -274,6 +276,7 @@ class DerivedState:
         if not self._fold_kept(partition, fold, log.end, now):
             return False
         log.finish_producers()
+        log.fold_below(None)
         partition.fold = None
         partition.led_from = log.end
         return True
@@ -296,13 +299,13 @@ class DerivedState:
             fold.kept_bytes -= len(kept.data)
             if kept.next > fold.folded:
                 self._fold(partition, fold, kept.data, kept.first, now)
-                fold.folded = kept.next
+                _raise(partition, fold, kept.next)
             if self._state.budget.is_spent and fold.kept:
                 self._unfolded[partition.log_id] = partition
                 return False
         if not fold.kept:
             # Nothing else below says anything.
-            fold.folded = max(fold.folded, upto)
+            _raise(partition, fold, upto)
         return True
 
     def _fold(
@@ -331,7 +334,7 @@ class DerivedState:
         if offset > wanted_from:
             partition.lacks_producers = True
         if offset >= log.end:
-            fold.folded = offset
+            _raise(partition, fold, offset)
             return False
         if is_committed:
             wanted = log.read(offset, _READ_BYTES)
@@ -360,7 +363,7 @@ class DerivedState:
             following = Offset(last_offset(data) + 1)
         else:
             partition.lacks_producers = True
-        fold.folded = max(fold.folded, following)
+        _raise(partition, fold, following)
         return partition
 
     def truncated(self, partition: Partition) -> bool:
@@ -377,6 +380,12 @@ class DerivedState:
         if fold.is_reading and partition.log_id not in self._by_log:
             fold.is_reading = False
         return True
+
+
+def _raise(partition: Partition, fold: FoldState, upto: Offset) -> None:
+    """A log is folded as far as this: readers may see no more of it."""
+    fold.folded = max(fold.folded, upto)
+    partition.log.fold_below(fold.folded)
 
 
 def _says_something(data: Buffer) -> bool:

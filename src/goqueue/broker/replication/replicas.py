@@ -364,6 +364,8 @@ class Replicas(LogRoles):
             self._try_to_lead(hosted, partition, state, now)
         else:
             self._derived.committed(partition, now)
+            # Readers of the copy may see more of it.
+            self._followed_up[partition.log_id] = partition
 
     # Time
 

@@ -196,3 +196,20 @@ def test_no_snapshot_is_kept_of_what_is_not_known_and_of_an_empty_log(
     snapshots._save(partition, 1)  # noqa: SLF001 - the same
 
     assert any(isinstance(each, Save) for each in state.outbox.drain())
+
+
+def test_readers_of_a_copy_see_no_more_than_what_is_folded(
+    derived: DerivedState, partition: Partition
+) -> None:
+    follow(derived, partition, 0)
+    log = partition.log
+    log.commit(Offset(1))
+    assert (log.high_watermark, log.watermarks.stable, log.removable_upto) == (1, 0, 1)
+
+    derived.committed(partition, NOW)
+    assert log.watermarks.stable == 1
+
+    follow(derived, partition, 1)
+    assert derived.complete(partition, NOW)
+    log.commit(Offset(2))
+    assert log.watermarks.stable == 2
