@@ -94,12 +94,14 @@ from goqueue.model import (
 from goqueue.model.requests import (
     Ack,
     AddOffsets,
+    AddParticipants,
     AddPartition,
     AlterQuotas,
     AlterSchedule,
     AlterTenant,
     AlterTopic,
     AppendCopies,
+    AppendMarker,
     AskVote,
     AuthorizeScrape,
     AwaitReply,
@@ -183,6 +185,7 @@ from goqueue.model.requests import (
     Redrive,
     Reject,
     Release,
+    ReportTransactions,
     ResetOffsets,
     ResetUsage,
     RestoreBackup,
@@ -336,6 +339,7 @@ def group_handlers(components: Components) -> dict[type, CommandFn[Command]]:
     """The handlers of commands that the coordinator of a cluster carries out."""
     handle = HandlerTable()
     _handle_groups(handle, components)
+    _handle_transactions(handle, components)
     return {kind: each for kind, each in handle.handlers.items() if kind in COORDINATOR_COMMANDS}
 
 
@@ -471,8 +475,8 @@ def _handle_cluster(handle: HandlerTable, cluster: ClusterReports) -> None:
     handle(LeaveCluster, cluster.leave)
     handle(ForgetBroker, cluster.forget)
     handle(ElectLeader, cluster.elect)
-    handle(AppendCopies, _refuse_alone)
-    handle(EndCopies, _refuse_alone)
+    for kind in (AddParticipants, AppendCopies, AppendMarker, EndCopies, ReportTransactions):
+        handle(kind, _refuse_alone)
 
 
 def _refuse_alone(_request: RequestId, _command: Command, _now: Now) -> None:

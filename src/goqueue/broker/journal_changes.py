@@ -32,6 +32,7 @@ from goqueue.transactions import (
     Decided,
     Ended,
     KeyKept,
+    ParticipantsAdded,
     Prepared,
     ProducerStated,
     ProgressAdded,
@@ -252,6 +253,7 @@ Change = (
     | PositionCut
     | ProducerStated
     | Begun
+    | ParticipantsAdded
     | ProgressAdded
     | Prepared
     | Decided

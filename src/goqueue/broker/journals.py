@@ -15,7 +15,7 @@ from goqueue.broker.journal import Journal
 from goqueue.broker.journal_changes import Change, TopicChange
 from goqueue.broker.outbox import JournalReached, Later, Outbox
 from goqueue.broker.turns import take_all
-from goqueue.model import Answer, LogId, RequestId
+from goqueue.model import Answer, LogId, Refused, RequestId
 from goqueue.model.requests import Reply
 
 __all__ = ["AnyJournal", "JournalWait", "Journals"]
@@ -122,6 +122,14 @@ class Journals:
             self.hold(Answer(request=request, reply=reply), behind)
         else:
             self._outbox.answer(request, reply)
+
+    def answer_current(self, request: RequestId, reply: Reply | Refused) -> None:
+        """Answer what is known; in a cluster only if this broker is the coordinator still."""
+        answer = Answer(request=request, reply=reply)
+        if self.are_replicated:
+            self.hold(answer, [self.of_producers])
+        else:
+            self._outbox.append(answer)
 
     def hold(self, later: Later, behind: Sequence[Journal[Change]]) -> None:
         """Let something leave when what was noted in these journals is committed."""

@@ -18,6 +18,7 @@ from goqueue.broker.audit import AUDIT_LOG, NO_FACTS, AuditConfig
 from goqueue.broker.caller_waits import CallerWaits
 from goqueue.broker.cluster import COORDINATOR_LOG, ClusterConfig, ClusterMember, ClusterReports
 from goqueue.broker.cluster.cluster_metrics import cluster_families
+from goqueue.broker.cluster.cluster_transactions import ClusterTransactions
 from goqueue.broker.cluster.edge import ClusterEdge
 from goqueue.broker.committed_steps import CommittedSteps
 from goqueue.broker.components import (
@@ -32,6 +33,7 @@ from goqueue.broker.coordinator.member_handlers import MemberParts, limit_to_mem
 from goqueue.broker.coordinator.remote_copies import CopyServer
 from goqueue.broker.groups.membership import GROUP_RETENTION_NS
 from goqueue.broker.journal import JournalLimits
+from goqueue.broker.member_turns import MemberTurns
 from goqueue.broker.metrics.node_metrics import families_of, health_families
 from goqueue.broker.metrics.request_metrics import RequestMetrics
 from goqueue.broker.node_events import NodeEvent
@@ -167,9 +169,10 @@ class Node:
         self._handlers[DeleteTopic] = delete_topic  # type: ignore[assignment]  # by type
         # Those that serve a command on this node; `_handlers` of a cluster may forward it.
         self._here = self._handlers
-        self._edge = None
+        self._edge: ClusterEdge | None = None
+        self._turns: MemberTurns | None = None
         if self.cluster is not None and self.coordinators is not None:
-            self._edge = self._open_edge(self.cluster, self.coordinators)
+            self._open_edge(self.cluster, self.coordinators)
         self._results = ReadResults(
             state, self._components, self.cluster, self._edge, self.coordinators
         )
@@ -182,29 +185,34 @@ class Node:
             Errand.AUDIT: self._state.audit.resume,
             Errand.CALLERS: self._caller_waits.end_refused,
             Errand.CLUSTER: self._wake_cluster,
-            Errand.FORWARDING: (lambda _: None) if self._edge is None else self._edge.wake,
+            Errand.FORWARDING: (lambda _: None) if self._turns is None else self._turns.wake,
             Errand.TENANTS: partial(tenant_deletion.resume, delete_topic=delete_topic),
             **errand_table(self._components, self._state),
         }
         assert set(errands) == set(Errand)
         return errands
 
-    def _open_edge(self, member: ClusterMember, coordinators: Coordinators) -> ClusterEdge:
+    def _open_edge(self, member: ClusterMember, coordinators: Coordinators) -> None:
         """Let commands of clients go to the brokers that serve them."""
+        publisher, check = self._components.publisher, self._caller_waits.check
+        transactions = ClusterTransactions(self._state, publisher, check)
+        events = self._partition_events
+        turns = MemberTurns(member, coordinators, transactions, events, self._ask)
         edge = ClusterEdge(
             self._state,
             member,
-            self._components.publisher,
+            publisher,
             ask=self._ask,
             cancel=self._withdraw,
             metrics=self._request_metrics,
-            answered=coordinators.take_answer,
+            answered=turns.take_answer,
+            led=transactions.led,
         )
-        coordinators.connect(edge)
+        turns.connect(edge)
+        self._edge, self._turns = edge, turns
         parts = MemberParts(member, coordinators, CopyServer(self._state, edge.routes))
         limit_to_members(self._handlers, self._components, self._state, parts)
-        self._handlers = edge.around(self._here)
-        return edge
+        self._handlers = transactions.around(edge.around(self._here), self._here)
 
     def start(self) -> list[NodeEffect]:
         """The first effects; the node serves once they and what follows from them is done."""
@@ -223,9 +231,8 @@ class Node:
             self._components.heartbeats.end_all()
             self._components.replies.end_all()
             self._components.backups.end_all()
-            if self._edge is not None and self.coordinators is not None:
-                self.coordinators.end_all()
-                self._edge.end_all()
+            if self._turns is not None:
+                self._turns.end_all()
             self._components.usage_journal.save_all(now)
             self._components.journaled_state.snapshot_all(now)
             self._components.delayed_messages.save_all()
@@ -530,40 +537,31 @@ class Node:
         )
         if any(each.cancel(request, is_gone=is_gone) for each in waiting):
             return True
-        if self.coordinators is not None and self.coordinators.cancel(request, is_gone=is_gone):
-            return True
-        return self._edge is not None and self._edge.cancel(request, is_gone=is_gone)
+        return self._turns is not None and self._turns.cancel(request, is_gone=is_gone)
 
     # Turns
 
     def _end_turn(self, now: Now) -> list[NodeEffect]:
         """Hand what was decided to the journals; all that is to be done now."""
-        if self.cluster is not None and self.coordinators is not None:
-            self.cluster.finish_turn(now)
-            if self._edge is not None and self._edge.finish_turn(now):
-                self.cluster.replicas.finish_turn(now)
-            self._partition_events.follow_replicas(now)
-            while self.coordinators.finish_turn(now):
-                self.cluster.replicas.finish_turn(now)
-                self._partition_events.follow_replicas(now)
-        if self._state.journals.are_open:
-            self._finish_turn(now)
-        effects = self._take_effects(now)
-        if self._edge is not None:
-            effects = self._edge.take(effects, now)
+        if self._turns is not None:
+            self._turns.finish(now)
+        effects = self._finish_turn(now)
+        if self._turns is not None:
             # What ran for others may answer requests of this node, which ends others.
-            while more := self._take_effects(now):
-                effects += self._edge.take(more, now)
+            effects = self._turns.take(effects, now, self._finish_turn)
         return effects
 
-    def _take_effects(self, now: Now) -> list[NodeEffect]:
+    def _finish_turn(self, now: Now) -> list[NodeEffect]:
+        """Take the steps of this node alone that need not wait; what follows from all."""
+        if self._state.journals.are_open:
+            self._take_steps(now)
         effects = self._state.audit.hold_back(self._state.outbox.drain())
         self._state.budget.spend(len(effects))
         self._request_metrics.note(effects, now)
         self._caller_waits.note(effects)
         return effects
 
-    def _finish_turn(self, now: Now) -> None:
+    def _take_steps(self, now: Now) -> None:
         """Take the steps that need not wait, until none is left."""
         journals = self._state.journals
         self._finish_components(now)

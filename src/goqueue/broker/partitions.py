@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from goqueue.broker.catalog import Topic
 from goqueue.broker.delayed.delay_log import Replay
 from goqueue.broker.trace_recorder import PublishTrace
 from goqueue.log import Log
@@ -25,7 +26,7 @@ from goqueue.model import (
     TransactionKey,
     Violation,
 )
-from goqueue.model.requests import Placed, ProducerStamp, Published, Read, Watch
+from goqueue.model.requests import Placed, Publish, Published, Read, Watch
 from goqueue.records import Buffer
 from goqueue.transactions import Admission
 
@@ -246,8 +247,10 @@ class ClusterGate(Protocol):
     def check_leads(self, topic: int, partition: int, log: LogId) -> LedPartition:
         """The partition, if this broker leads it and may serve it; refuses otherwise."""
 
-    def admit(self, stamp: ProducerStamp) -> Admission:
-        """A batch of a producer without transactions."""
+    def admit(
+        self, request: RequestId, command: Publish, topic: Topic, now: Now
+    ) -> Admission | None:
+        """A batch of a producer; None if it waits for its transaction, and is published later."""
 
 
 class WaitingRead(msgspec.Struct, frozen=True):

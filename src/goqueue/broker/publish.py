@@ -121,7 +121,10 @@ class Publisher:
         admission = None
         cluster = self._state.cluster
         if command.producer is not None and cluster is not None:
-            admission = cluster.admit(command.producer)
+            admission = cluster.admit(request, command, topic, now)
+            if admission is None:
+                # It waits for its transaction: see `TransactionAdmissions`.
+                return
         elif command.producer is not None:
             self._state.require_producer(command.producer.producer_id)
             admission = self._state.transactions.admit(command.producer, now)
@@ -155,6 +158,16 @@ class Publisher:
         if transaction is not None:
             self._state.transactions.publication_ended(transaction.key)
 
+    def publish_admitted(
+        self, request: RequestId, command: Publish, admission: Admission, now: Now
+    ) -> None:
+        """It is known which transaction a batch belongs to: go on with it."""
+        try:
+            topic = self._state.catalog.find_for_writing(command.topic)
+            self._publish(request, command, topic, admission, now)
+        except Refused as refused:
+            self._state.outbox.answer(request, refused)
+
     def _publish_first(self, announced: PublishAnnounced, topic: Topic | None, now: Now) -> None:
         name = announced.command.topic
         if topic is None or not topic.is_open:
@@ -174,13 +187,15 @@ class Publisher:
         now: Now,
     ) -> None:
         has_sequence = admission is not None and admission.sequence is not None
+        transaction = None if admission is None else admission.transaction
+        if transaction is not None and command.acks is not Acks.ALL:
+            command = msgspec.structs.replace(command, acks=Acks.ALL)
         routed = self._route(command, topic, now, has_sequence=has_sequence)
         if self._state.cluster is not None:
             self._check_led(self._state.cluster, command, topic, routed)
         self._quotas.charge_publish(topic.name, len(routed.targets), len(command.batch), now)
         topic.turn = routed.turn
         self._count_priorities(topic, routed)
-        transaction = None if admission is None else admission.transaction
         waits = command.acks is not Acks.NONE
         waiting = request if waits else None
         purpose: InTransaction | Unconfirmed | None = None if waits else Unconfirmed(request)

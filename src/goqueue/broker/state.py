@@ -239,7 +239,8 @@ class NodeState:
         Whoever heard that a transaction timed out must not find it committed after a crash.
         """
         if refused.code in _DECIDED and self.journals.are_open:
-            self.journals.of_producers.note([], [Answer(request=request, reply=refused)])
+            answer = Answer(request=request, reply=refused)
+            self.journals.hold(answer, [self.journals.of_producers])
         else:
             self.outbox.answer(request, refused)
 

@@ -36,12 +36,14 @@ from goqueue.model import (
 from goqueue.model.requests import (
     Ack,
     AddOffsets,
+    AddParticipants,
     AddPartition,
     AlterQuotas,
     AlterSchedule,
     AlterTenant,
     AlterTopic,
     AppendCopies,
+    AppendMarker,
     AskVote,
     AuthorizeScrape,
     AwaitReply,
@@ -127,6 +129,7 @@ from goqueue.model.requests import (
     Redrive,
     Reject,
     Release,
+    ReportTransactions,
     ResetOffsets,
     ResetUsage,
     ResourceType,
@@ -215,8 +218,11 @@ _ClusterCommand = (
     | DescribeMetadata
     | HearNode
     | AskVote
+    | AddParticipants
     | AppendCopies
+    | AppendMarker
     | EndCopies
+    | ReportTransactions
     | JoinCluster
     | LeaveCluster
     | ForgetBroker
@@ -532,8 +538,11 @@ def _rule_of_cluster(kind: type[_ClusterCommand | SecurityCommand]) -> Rule:
             RestoreBackup,
             HearNode,
             AskVote,
+            AddParticipants,
             AppendCopies,
+            AppendMarker,
             EndCopies,
+            ReportTransactions,
             JoinCluster,
             LeaveCluster,
             ForgetBroker,

@@ -13,6 +13,7 @@ __all__ = [
     "Decided",
     "Ended",
     "KeyKept",
+    "ParticipantsAdded",
     "Prepared",
     "ProducerStated",
     "ProgressAdded",
@@ -48,6 +49,21 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     producer: int
     number: int
     at: int
+
+    @property
+    def key(self) -> TransactionKey:
+        return TransactionKey(self.producer, self.number)
+
+
+class ParticipantsAdded(msgspec.Struct, frozen=True, kw_only=True, tag="participants"):
+    """A transaction may write to these partitions, named by topic and number.
+
+    Stated in a cluster only, before anything is written: on a single node the logs say it.
+    """
+
+    producer: int
+    number: int
+    partitions: list[tuple[int, int]]
 
     @property
     def key(self) -> TransactionKey:
@@ -130,5 +146,13 @@ class TenantForgotten(msgspec.Struct, frozen=True, kw_only=True, tag="tenant-for
 
 
 TransactionChange = (
-    ProducerStated | Begun | ProgressAdded | Prepared | Decided | Ended | KeyKept | TenantForgotten
+    ProducerStated
+    | Begun
+    | ParticipantsAdded
+    | ProgressAdded
+    | Prepared
+    | Decided
+    | Ended
+    | KeyKept
+    | TenantForgotten
 )

@@ -5,6 +5,7 @@ publications are not committed.
 """
 
 import enum
+from collections.abc import Iterable
 
 import msgspec
 
@@ -43,6 +44,7 @@ class Transaction:
         "is_prepared",
         "key",
         "outcome",
+        "participants",
         "partitions",
         "prepared_until",
         "updated_at",
@@ -57,6 +59,8 @@ class Transaction:
         self.prepared_until = Timestamp(0)
         # Topic number and partition; which there are the logs know, too.
         self.partitions: dict[tuple[int, int], None] = {}
+        # Those of them that the journal names: in a cluster all, on a single node none.
+        self.participants: dict[tuple[int, int], None] = {}
         self._progress: dict[tuple[int, ...], ProgressAdded] = {}
         # For this life of the node only: when it last changed, publications on their way, and
         # whether it waits for them and takes no more.
@@ -105,6 +109,12 @@ class Transaction:
     def touches(self, topic: int, partition: int) -> None:
         """It has written, or will write, to a partition."""
         self.partitions[topic, partition] = None
+
+    def add_participants(self, partitions: Iterable[tuple[int, int]]) -> None:
+        """The journal names partitions that it may write to."""
+        for topic, partition in partitions:
+            self.participants[topic, partition] = None
+            self.touches(topic, partition)
 
 
 def ended_state(outcome: Outcome) -> TransactionState:

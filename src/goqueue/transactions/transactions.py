@@ -19,6 +19,7 @@ from goqueue.transactions.changes import (
     Decided,
     Ended,
     KeyKept,
+    ParticipantsAdded,
     Prepared,
     ProducerStated,
     ProgressAdded,
@@ -47,6 +48,7 @@ KEY_CHARACTERS_MAX = 249
 # So many ids, partitions and places of groups fit into one record of the journal, which must not be
 # split.
 _DECISIONS_MAX = 20_000
+_PARTICIPANTS_MAX = 10_000
 
 
 class Transactions:
@@ -181,6 +183,18 @@ class Transactions:
         self.closable.clear()
         return taken
 
+    def add_participants(
+        self, transaction: Transaction, partitions: Iterable[tuple[int, int]]
+    ) -> ParticipantsAdded | None:
+        """Partitions that an open transaction may write to; None if they are known."""
+        new = [each for each in partitions if each not in transaction.participants]
+        if not new:
+            return None
+        if len(transaction.participants) + len(new) > _PARTICIPANTS_MAX:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="participants", limit=_PARTICIPANTS_MAX)
+        key = transaction.key
+        return ParticipantsAdded(producer=key.producer, number=key.number, partitions=new)
+
     def prepare(self, transaction: Transaction, now: Now) -> Prepared:
         return Prepared(
             producer=transaction.producer,
@@ -201,17 +215,27 @@ class Transactions:
             began_at=transaction.began_at,
         )
 
+    def outcome_of(self, key: TransactionKey) -> Outcome:
+        """How a transaction ended that is neither open nor being ended.
+
+        In a cluster a decision is forgotten only when all have its marker: what is not known was
+        never decided.
+        """
+        known = self.producers.get(key.producer)
+        if known is not None and key.number == known.last and known.outcome is not None:
+            return known.outcome
+        return Outcome.ORPHANED
+
     def judge(self, key: TransactionKey, *, is_damaged: bool) -> Outcome:
         """What becomes of a transaction that a log holds open and the journal does not know.
 
         One that was followed by others had ended, and its marker is lost: readers were shown most
         such, so it counts. Where nothing is damaged, nothing was lost.
         """
+        outcome = self.outcome_of(key)
         known = self.producers.get(key.producer)
-        if known is not None and key.number == known.last and known.outcome is not None:
-            return known.outcome
         was_decided = is_damaged if known is None else key.number < known.last
-        return Outcome.COMMITTED if was_decided else Outcome.ORPHANED
+        return Outcome.COMMITTED if was_decided else outcome
 
     def check_group(self, key: str, identities: Iterable[str]) -> list[Transaction]:
         """The transactions of a group commit, each once; refuses a key that cannot be one."""
@@ -310,12 +334,17 @@ class Transactions:
         self._open[begun.key] = begun
         return begun
 
-    def _changed(self, change: ProgressAdded | Prepared | Decided | Ended) -> Transaction | None:
+    def _changed(
+        self, change: ParticipantsAdded | ProgressAdded | Prepared | Decided | Ended
+    ) -> Transaction | None:
         key = change.key
         if isinstance(change, Ended):
             return self._finishing.pop(key, None)
         transaction = self._open.get(key)
         match change:
+            case ParticipantsAdded():
+                if transaction is not None:
+                    transaction.add_participants(change.partitions)
             case ProgressAdded():
                 if transaction is not None:
                     transaction.add_progress(change)
@@ -372,10 +401,13 @@ class Transactions:
             return transaction.deadline
         return min(transaction.deadline, Instant(producer.heard_at + SILENCE_NS))
 
-    def set_deadline(self, transaction: Transaction, now: Now) -> None:
+    def set_deadline(
+        self, transaction: Transaction, now: Now, *, is_other_clock: bool = False
+    ) -> None:
         """Count from the wall time of the begin: an open transaction survives a restart.
 
-        A wall clock that jumped gives it no more time than it would have had from now on.
+        A wall clock that jumped gives it no more time than it would have had from now on. That is
+        what it gets where another node's clock said when it began.
         """
         producer = self.producers.get(transaction.producer)
         if transaction.is_prepared:
@@ -383,7 +415,7 @@ class Transactions:
         else:
             limit = 0 if producer is None else producer.timeout_ns
             until = transaction.began_at + limit
-        left = min(max(0, until - now.wall), limit)
+        left = limit if is_other_clock else min(max(0, until - now.wall), limit)
         transaction.deadline = Instant(now.instant + left)
         # Not anew when it is prepared: that is a part of how long it takes.
         transaction.began_instant = transaction.began_instant or now.instant
@@ -421,6 +453,14 @@ class Transactions:
                 yield [KeyKept(key=name[1], at=at, tenant=name[0])]
 
     def _state_open(self, transaction: Transaction) -> Iterator[Sequence[TransactionChange]]:
+        if transaction.participants:
+            yield [
+                ParticipantsAdded(
+                    producer=transaction.producer,
+                    number=transaction.number,
+                    partitions=list(transaction.participants),
+                )
+            ]
         for progress in transaction.progress:
             if transaction.outcome is not None:
                 return

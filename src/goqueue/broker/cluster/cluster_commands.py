@@ -6,14 +6,20 @@ broker serves a command says the edge of the cluster.
 
 from goqueue.model.requests import (
     Ack,
+    AddOffsets,
+    AddParticipants,
+    AddPartition,
     AlterTopic,
     AppendCopies,
+    AppendMarker,
     AskVote,
     AuthorizeScrape,
+    BeginTransaction,
     CancelDelayed,
     CheckClusterHealth,
     CheckHealth,
     Command,
+    CommitGroup,
     CommitOffsets,
     CooperativeHeartbeat,
     CreateTopic,
@@ -33,9 +39,12 @@ from goqueue.model.requests import (
     DescribeRebalances,
     DescribeReliability,
     DescribeTopic,
+    DescribeTransaction,
+    DescribeTransactions,
     Drain,
     ElectLeader,
     EndCopies,
+    EndTransaction,
     Extend,
     FindDelayed,
     ForgetBroker,
@@ -50,14 +59,17 @@ from goqueue.model.requests import (
     ListDelayed,
     ListGroups,
     ListTopics,
+    ListTransactions,
     Nack,
     Poll,
+    PrepareTransaction,
     Publish,
     Read,
     Receive,
     Redrive,
     Reject,
     Release,
+    ReportTransactions,
     ResetOffsets,
     RevokePartitions,
     Watch,
@@ -67,12 +79,13 @@ __all__ = ["CLUSTER_COMMANDS", "COORDINATOR_COMMANDS", "REFUSAL"]
 
 REFUSAL = (
     "this node is a member of a cluster, and a cluster of this version serves topics, publishing, "
-    "reading, delays, groups and queues; use a single node for transactions, schedules and keys"
+    "reading, delays, groups, queues and transactions; use a single node for schedules and keys"
 )
 
 CLUSTER_COMMANDS = frozenset(
     {
         AppendCopies,
+        AppendMarker,
         EndCopies,
         AlterTopic,
         AskVote,
@@ -94,8 +107,6 @@ CLUSTER_COMMANDS = frozenset(
         FindDelayed,
         ForgetBroker,
         HearNode,
-        HeartbeatProducer,
-        InitProducer,
         JoinCluster,
         LeaveCluster,
         ListDelayed,
@@ -106,8 +117,8 @@ CLUSTER_COMMANDS = frozenset(
     }
 )
 
-# What the coordinator of groups carries out, and whether a repetition does no harm: then it is sent
-# again when its outcome is not known.
+# What the coordinator of groups and transactions carries out, and whether a repetition does no
+# harm: then it is sent again when its outcome is not known.
 COORDINATOR_COMMANDS: dict[type[Command], bool] = {
     Ack: True,
     Extend: True,
@@ -133,4 +144,19 @@ COORDINATOR_COMMANDS: dict[type[Command], bool] = {
     RevokePartitions: False,
     DescribeReliability: True,
     Redrive: False,
+    AddOffsets: True,
+    AddParticipants: True,
+    AddPartition: True,
+    # The second one would find the first one's transaction open.
+    BeginTransaction: False,
+    CommitGroup: True,
+    DescribeTransaction: True,
+    DescribeTransactions: True,
+    EndTransaction: True,
+    # Of a producer without a transactional id the broker itself knows what there is to know.
+    HeartbeatProducer: True,
+    InitProducer: True,
+    ListTransactions: True,
+    PrepareTransaction: True,
+    ReportTransactions: True,
 }

@@ -1,8 +1,11 @@
-"""Producer ids in a cluster, for producers without transactions.
+"""Producer ids in a cluster: for producers without transactions, and which are which.
 
 Each run of a broker gives out ids from blocks that the controller allocated to it, so an id is
 given once in the life of the cluster. Whether a batch is a repeat is decided by the partition that
 has it, from its log; nothing else of such a producer is kept anywhere.
+
+Ids with a transactional id begin at `TRANSACTIONAL_FROM`: the transaction coordinator numbers
+those, in its own log. So the id says who is to be asked about a producer.
 
 Invariant: an id that was given out is in a block of the committed image.
 An id that the image here lacks may be known to the broker that gave it out: whoever uses it waits
@@ -13,9 +16,11 @@ Cost: one record of the metadata log for each thousand producers of a broker.
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
+from typing import Protocol
 
 import msgspec
 
+from goqueue.broker.catalog import Topic
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand
 from goqueue.cluster import ProducerIdsAllocated
@@ -35,17 +40,24 @@ from goqueue.model.requests import (
     InitProducer,
     ProducerGranted,
     ProducerStamp,
+    Publish,
 )
 from goqueue.transactions import Admission
 
-__all__ = ["ClusterProducers"]
+__all__ = ["TRANSACTIONAL_FROM", "ClusterProducers", "is_transactional"]
+
+TRANSACTIONAL_FROM = 1 << 40
 
 _WAITING_MAX = 1_000
 _WAIT_NS = 5 * SECOND
 _REPEAT_NS = SECOND // 2
 # For so long a heartbeat waits for the image to have its id.
 _IMAGE_WAIT_NS = 2 * SECOND
-_TRANSACTIONS = "transactions are not served by a cluster of this version; use a single node"
+
+
+def is_transactional(producer_id: int) -> bool:
+    """Whether a producer has a transactional id: it writes in transactions only."""
+    return producer_id >= TRANSACTIONAL_FROM
 
 
 class _IdWait(msgspec.Struct, frozen=True):
@@ -61,6 +73,14 @@ class _HeartbeatWait(msgspec.Struct, frozen=True):
     until: Instant
 
 
+class TransactionGate(Protocol):
+    """Who knows which transaction a batch belongs to: see `ClusterTransactions`."""
+
+    def admit(
+        self, request: RequestId, command: Publish, topic: Topic, now: Now
+    ) -> Admission | None: ...
+
+
 class ClusterProducers:
     """Gives out producer ids, and admits batches of producers."""
 
@@ -72,6 +92,7 @@ class ClusterProducers:
         self._blocks: deque[range] = deque()
         self._waiting: deque[_IdWait] = deque()
         self._heartbeats: deque[_HeartbeatWait] = deque()
+        self._transactions: TransactionGate
         self._epoch = 0
         # Every id below was allocated to somebody.
         self._next_id = 1
@@ -79,8 +100,7 @@ class ClusterProducers:
 
     def init(self, request: RequestId, command: InitProducer, now: Now) -> None:
         """A producer wants an id; answered when there is one."""
-        if command.transactional_id is not None:
-            raise Refused(Code.REQUEST_INVALID, field="transactional_id", reason=_TRANSACTIONS)
+        assert command.transactional_id is None, "the coordinator knows transactional ids"
         if len(self._waiting) >= _WAITING_MAX:
             raise Refused(Code.BROKER_UNAVAILABLE, reason="too many producers wait for an id")
         self._waiting.append(_IdWait(request, Instant(now.instant + _WAIT_NS)))
@@ -107,8 +127,21 @@ class ClusterProducers:
         if not 0 < producer_id < self._next_id:
             raise _not_found(producer_id)
 
+    def connect(self, transactions: TransactionGate) -> None:
+        """Batches of transactional ids are admitted elsewhere."""
+        self._transactions = transactions
+
+    def admit_batch(
+        self, request: RequestId, command: Publish, topic: Topic, now: Now
+    ) -> Admission | None:
+        """A batch of any producer; None if it has to wait, and is published later."""
+        assert command.producer is not None
+        if is_transactional(command.producer.producer_id):
+            return self._transactions.admit(request, command, topic, now)
+        return self.admit(command.producer)
+
     def admit(self, stamp: ProducerStamp) -> Admission:
-        """A batch of a producer: its partition decides the rest."""
+        """A batch of a producer without a transactional id: its partition decides the rest."""
         self._check_id(stamp.producer_id)
         if stamp.epoch < 0:
             raise Refused(Code.REQUEST_INVALID, field="epoch", minimum=0)

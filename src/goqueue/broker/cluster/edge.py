@@ -16,6 +16,7 @@ import msgspec
 
 from goqueue.broker.cluster.cluster_commands import COORDINATOR_COMMANDS
 from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
+from goqueue.broker.cluster.command_shapes import only_target, record_count, with_copies
 from goqueue.broker.cluster.delayed_parts import DelayCommand, split_by_leaders
 from goqueue.broker.cluster.forward_parts import (
     LIFTED_BY_METADATA,
@@ -83,7 +84,6 @@ from goqueue.model.requests import (
     Reply,
     Watch,
 )
-from goqueue.records import walk
 
 __all__ = ["ClusterEdge"]
 
@@ -97,8 +97,6 @@ _OF_CONTROLLER: tuple[type[Command], ...] = (
     ForgetBroker,
     LeaveCluster,
 )
-_FACTOR, _MINIMUM = "replication_factor", "min_insync_replicas"
-_COPIES_DEFAULT = 3
 
 
 class ClusterEdge:
@@ -114,10 +112,12 @@ class ClusterEdge:
         cancel: Callable[[RequestId], None],
         metrics: RequestMetrics,
         answered: Callable[[RequestId, Reply | Refused, Now], bool],
+        led: Callable[[list[LogId], Now], None],
     ) -> None:
         """`ask` runs a command on this broker, `cancel` ends one whose caller is gone.
 
-        `answered` takes the answers to what the coordinator of this broker asked.
+        `answered` takes the answers to what this broker asked by itself, and `led` learns which
+        logs it serves from now on.
         """
         self._state = state
         self._member = member
@@ -126,6 +126,9 @@ class ClusterEdge:
         # What others serve they count.
         self._metrics = metrics
         self._answered = answered
+        self._led = led
+        # Whether an answer was taken by this broker itself since the last look.
+        self._has_news = False
         self.routes = Routes(
             state.node_id,
             image=lambda: None if member.metadata is None else member.metadata.image,
@@ -172,7 +175,7 @@ class ClusterEdge:
             self._check_joined()
             asked = Asked(request=request, command=command, caller=self._state.caller)
             if self.look_ups.begin(asked, now):
-                self._disown(request)
+                self.disown(request)
             else:
                 how(request, command, now, here)
 
@@ -186,7 +189,7 @@ class ClusterEdge:
     def _by_controller(self, here: Handler) -> Handler:
         def handle(request: RequestId, command: Command, now: Now) -> None:
             if isinstance(command, CreateTopic):
-                command = _with_copies(command, self.routes.active_count)
+                command = with_copies(command, self.routes.active_count)
             if self.routes.controller == self.routes.me:
                 try:
                     here(request, command, now)
@@ -228,9 +231,9 @@ class ClusterEdge:
 
     def _begin(self, request: Request, parts: list[Part], now: Now) -> None:
         self.forwarder.begin(request, parts, now)
-        self._disown(request.id)
+        self.disown(request.id)
 
-    def _disown(self, request: RequestId) -> None:
+    def disown(self, request: RequestId) -> None:
         """Others serve a request, or it is asked again: it does not count as begun here."""
         self._metrics.cancel(request)
         self._state.audit.cancel(request)
@@ -311,7 +314,7 @@ class ClusterEdge:
         if topic is None:
             here(request, command, now)
             return
-        only = 0 if topic.partitions == 1 else _only_target(command.targets)
+        only = 0 if topic.partitions == 1 else only_target(command.targets)
         if only is not None and self.routes.partition(LogId(command.topic, only)) is not None:
             self._publish_whole(request, command, only, now, here)
             return
@@ -333,7 +336,7 @@ class ClusterEdge:
         log = LogId(command.topic, number)
         if self._leads(log) and self._run_here(here, request, command, now):
             return
-        count = _count(command)
+        count = record_count(command)
         targets = command.targets or [number] * count
         dues = None if command.dues is None else tuple(command.dues)
         slices = {number: PublishSlice(command.batch, count, dues)}
@@ -514,11 +517,24 @@ class ClusterEdge:
     def finish_turn(self, now: Now) -> bool:
         """Follow the metadata, and serve parts that this broker leads; whether there were any."""
         known = (self.routes.version, self.routes.controller)
-        if self._member.replicas.take_ready() or known != self._known:
+        ready = self._member.replicas.take_ready()
+        if ready:
+            self._led(ready, now)
+        if ready or known != self._known:
             self._known = known
             self.forwarder.metadata_changed(now)
         self.look_ups.ask_again(self._ask, now)
         return self.forwarder.run_here(self._ask, now)
+
+    @property
+    def can_run(self) -> bool:
+        """Whether more parts can be run here in this turn."""
+        return self.forwarder.has_to_run and not self._state.budget.is_spent
+
+    def take_news(self) -> bool:
+        """Whether this broker took an answer itself since the last call: it may go on now."""
+        has_news, self._has_news = self._has_news, False
+        return has_news
 
     def take(self, effects: Sequence[NodeEffect], now: Now) -> list[NodeEffect]:
         """The effects without the answers to commands that ran for others; those go to them."""
@@ -547,10 +563,12 @@ class ClusterEdge:
 
     def _take_answer(self, effect: Answer, now: Now) -> None:
         request, reply = effect.request, effect.reply
+        is_taken = self._answered(request, reply, now)
+        self._has_news |= is_taken
         is_taken = (
-            self.forwarder.take_answer(request, reply, now)
+            is_taken
+            or self.forwarder.take_answer(request, reply, now)
             or self.look_ups.take_answer(request, reply, now)
-            or self._answered(request, reply, now)
         )
         if not is_taken:
             self.server.take_answer(request, reply)
@@ -560,31 +578,3 @@ def _controller_of(member: ClusterMember) -> str | None:
     """The broker that leads the metadata log, as far as this one knows."""
     leader = None if member.metadata is None else member.metadata.quorum.leader
     return None if leader is None else leader.broker
-
-
-def _with_copies(command: CreateTopic, brokers: int) -> CreateTopic:
-    """The same with the number of copies that a cluster of this size gives."""
-    if command.chosen is None:
-        return command
-    config = command.config
-    if _FACTOR not in command.chosen:
-        config = msgspec.structs.replace(
-            config, replication_factor=max(1, min(_COPIES_DEFAULT, brokers))
-        )
-    if _MINIMUM not in command.chosen:
-        minimum = 2 if config.replication_factor >= _COPIES_DEFAULT else 1
-        config = msgspec.structs.replace(config, min_insync_replicas=minimum)
-    return msgspec.structs.replace(command, config=config, chosen=None)
-
-
-def _count(command: Publish) -> int:
-    """How many messages a publish has."""
-    known = command.targets or command.dues
-    return len(walk(command.batch)) if known is None else len(known)
-
-
-def _only_target(targets: list[int] | None) -> int | None:
-    """The one partition that all records are for, if there is one."""
-    if not targets or targets[0] < 0 or targets.count(targets[0]) != len(targets):
-        return None
-    return targets[0]

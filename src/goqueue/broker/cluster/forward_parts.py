@@ -11,6 +11,8 @@ from typing import Protocol
 
 import msgspec
 
+from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
+from goqueue.broker.cluster.cluster_producers import is_transactional
 from goqueue.model import (
     Caller,
     Code,
@@ -52,6 +54,12 @@ Outcome = Reply | Refused
 # metadata the same command may be taken.
 LIFTED_BY_METADATA = frozenset(
     {Code.NOT_LEADER, Code.LEADER_UNAVAILABLE, Code.NOT_CONTROLLER, Code.PRODUCER_NOT_FOUND}
+)
+
+
+# Refusals of whoever publishes, wherever the records go.
+_OF_PRODUCER = frozenset(
+    {Code.PRODUCER_NOT_FOUND, Code.PRODUCER_FENCED, Code.TRANSACTION_STATE_INVALID}
 )
 
 
@@ -139,6 +147,15 @@ class Part:
         # Why it was refused last.
         self.refusal: Refused | None = None
 
+    def is_lifted(self, code: Code) -> bool:
+        """Whether a refusal may be due to old metadata of the broker that was asked."""
+        if code is not Code.PRODUCER_NOT_FOUND:
+            return code in LIFTED_BY_METADATA
+        # Ids of the coordinator are not in the metadata: what it does not know does not exist.
+        stamp = self.command.producer if isinstance(self.command, Publish) else None
+        is_coordinated = stamp is not None and is_transactional(stamp.producer_id)
+        return self.log != COORDINATOR_LOG and not is_coordinated
+
     @property
     def size(self) -> int:
         """The bytes that it keeps."""
@@ -179,7 +196,7 @@ class PublishGather:
                 for partition in part.slices or ():
                     self._missing.pop(partition, None)
         elif isinstance(outcome, Refused):
-            if self._is_sequenced:
+            if self._is_sequenced or outcome.code in _OF_PRODUCER:
                 return outcome
             self.refuse(part, outcome.code)
         return None if self._missing else self._published()

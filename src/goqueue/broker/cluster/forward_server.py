@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from goqueue.broker.cluster.cluster_commands import COORDINATOR_COMMANDS
+from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
 from goqueue.broker.cluster.forward_codec import (
     ChunkBuffer,
     decode_command,
@@ -123,6 +125,7 @@ class ForwardServer:
                 command: Command = self._publish_of(message, data)
             else:
                 command = decode_command(message.kind, data)
+                self._check_epoch(command, message.version)
         except Refused as refused:
             self._refuse(broker, message.number, refused)
             return
@@ -140,6 +143,16 @@ class ForwardServer:
     def _check_room(self) -> None:
         if len(self._served) >= _SERVED_MAX:
             raise Refused(Code.BROKER_UNAVAILABLE, reason="too many requests of other nodes")
+
+    def _check_epoch(self, command: Command, version: int) -> None:
+        """Refuse what was sent to the coordinator of an earlier epoch: it is sent anew.
+
+        It may have been on its way for long, and be carried out already by the one in between.
+        """
+        if type(command) in COORDINATOR_COMMANDS:
+            state = self._routes.partition(COORDINATOR_LOG)
+            if state is not None and version < state.epoch:
+                raise Refused(Code.LEADER_UNAVAILABLE, reason="the metadata are on their way")
 
     def _publish_of(self, message: PublishPart, data: Sequence[Buffer]) -> Publish:
         """The publish that a part is; refuses one that was routed by other metadata."""

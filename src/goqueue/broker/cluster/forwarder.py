@@ -138,6 +138,11 @@ class Forwarder:
         return len(self._waiting)
 
     @property
+    def has_to_run(self) -> bool:
+        """Whether parts are to run on this broker."""
+        return bool(self._to_run)
+
+    @property
     def here_count(self) -> int:
         """How many parts run on this broker."""
         return len(self._here)
@@ -464,7 +469,7 @@ class Forwarder:
     def _handle_outcome(self, part: Part, outcome: Outcome, now: Now) -> None:
         self._in_flight.pop(part.number, None)
         part.number = 0
-        if isinstance(outcome, Refused) and outcome.code in LIFTED_BY_METADATA:
+        if isinstance(outcome, Refused) and part.is_lifted(outcome.code):
             # Nothing was done: it goes to whoever leads by now.
             part.refusal = outcome
             self._pause(part, now)

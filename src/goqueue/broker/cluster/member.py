@@ -86,8 +86,6 @@ from goqueue.model import (
     VoteReply,
     VoteRequest,
 )
-from goqueue.model.requests import ProducerStamp
-from goqueue.transactions import Admission
 
 __all__ = ["ClusterMember"]
 
@@ -133,6 +131,7 @@ class ClusterMember:
         self.line = ControllerLine(state)
         self.replicas = Replicas(state, self.line.ask, config.catch_up_bytes_per_second)
         self.producers = ClusterProducers(state, self.line.ask)
+        self.admit = self.producers.admit_batch
         self.image_follower = ImageFollower(state, self.replicas, self.producers)
         state.cluster = self
         state.catalog.copies_max = BROKERS_MAX
@@ -202,9 +201,6 @@ class ClusterMember:
     def check_leads(self, topic: int, partition: int, log: LogId) -> PartitionLeader:
         """The partition, if this broker leads it and may serve it."""
         return self.replicas.check_leads(topic, partition, log)
-
-    def admit(self, stamp: ProducerStamp) -> Admission:
-        return self.producers.admit(stamp)
 
     # Start
 

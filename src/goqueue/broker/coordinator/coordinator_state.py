@@ -6,6 +6,7 @@ leader, and nothing that is not committed: reading below its high watermark is a
 
 from collections.abc import Iterable, Iterator
 
+from goqueue.broker.cluster.cluster_producers import TRANSACTIONAL_FROM
 from goqueue.broker.partitions import Partition, Partitions
 from goqueue.broker.state import NodeState
 from goqueue.model import Code, LogId, Refused
@@ -76,6 +77,7 @@ def coordinator_state(host: NodeState, epoch: int) -> NodeState:
     state.storage = host.storage
     state.delays = host.delays
     state.coordinator_epoch = epoch
+    state.transactions.producers.reserve(TRANSACTIONAL_FROM)
     state.journals.are_replicated = True
     state.not_ready = None
     return state

@@ -31,9 +31,11 @@ from goqueue.model import (
     RequestId,
     RequestTopic,
 )
-from goqueue.model.requests import AppendCopies, Command, EndCopies, Reply
+from goqueue.model.requests import AppendCopies, AppendMarker, Command, EndCopies, Reply
 
 __all__ = ["Coordinators"]
+
+Copying = AppendCopies | AppendMarker | EndCopies
 
 
 class Coordinators:
@@ -105,7 +107,7 @@ class Coordinators:
 
     # What the coordinator asks
 
-    def _forward(self, command: AppendCopies | EndCopies, log: LogId, now: Now) -> RequestId:
+    def _forward(self, command: Copying, log: LogId, now: Now) -> RequestId:
         """Pass a command on to the leader of a partition; it may be repeated."""
         request = self._edge.numbers.take_here()
         whole = Request(request, command, LOCAL, OneReply(), now.instant)

@@ -1,4 +1,4 @@
-"""One epoch of the group coordinator: a node's group components over a replicated journal.
+"""One epoch of the coordinator of groups and transactions, over a replicated journal.
 
 Invariants
 - Nothing is answered that a later coordinator may not know: what changes something, or must be
@@ -25,8 +25,8 @@ from goqueue.broker.caller_waits import CallerWaits
 from goqueue.broker.catalog import Topic
 from goqueue.broker.committed_steps import CommittedSteps
 from goqueue.broker.components import (
-    CommandFn,
     Components,
+    HandlerTable,
     NodeSettings,
     errand_table,
     group_handlers,
@@ -35,6 +35,7 @@ from goqueue.broker.components import (
 )
 from goqueue.broker.coordinator.coordinator_replay import CoordinatorReplay
 from goqueue.broker.coordinator.coordinator_state import coordinator_state
+from goqueue.broker.coordinator.participants import Participants
 from goqueue.broker.coordinator.remote_copies import Forward, RemoteCopies
 from goqueue.broker.disk_reads import (
     ClusterFetch,
@@ -59,6 +60,7 @@ from goqueue.broker.turns import (
     ForQuota,
     ForRequest,
     ForTransaction,
+    Subject,
 )
 from goqueue.delivery import LeaseHandles
 from goqueue.log import Appended
@@ -78,13 +80,24 @@ from goqueue.model import (
     Serve,
 )
 from goqueue.model.requests import (
+    AddOffsets,
+    AddParticipants,
+    AddPartition,
+    BeginTransaction,
     Command,
+    CommitGroup,
     CommitOffsets,
     DescribeLag,
+    DescribeTransaction,
+    EndTransaction,
+    HeartbeatProducer,
+    InitProducer,
     Join,
     Poll,
+    PrepareTransaction,
     Receive,
     Reply,
+    ReportTransactions,
     ResetOffsets,
 )
 from goqueue.transactions import Outcome
@@ -96,6 +109,21 @@ _UPKEEP_NS = SECOND
 _RESTATE_BYTES = 16 * 1024 * 1024
 _NO_SNAPSHOTS = 1 << 62
 _RECEIPTS = b"receipts of the cluster"
+# Commands whose refusals leave when they are sure to be those of the coordinator.
+_PROVEN = frozenset(
+    {
+        AddOffsets,
+        AddParticipants,
+        AddPartition,
+        BeginTransaction,
+        CommitGroup,
+        DescribeTransaction,
+        EndTransaction,
+        HeartbeatProducer,
+        InitProducer,
+        PrepareTransaction,
+    }
+)
 
 
 class CoordinatorReach(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +168,13 @@ class GroupCoordinator:
         settings = msgspec.structs.replace(settings, limits=limits)
         components = self._components = Components(state, settings, self._copies)
         self._steps = CommittedSteps(state, components, caller_waits, lambda _: None)
-        self._handlers: dict[type, CommandFn[Command]] = group_handlers(components)
+        participants = Participants(state, components.coordinator)
+        handle = HandlerTable()
+        handle.handlers.update(group_handlers(components))
+        handle(AddPartition, participants.add_partition)
+        handle(AddParticipants, participants.add)
+        handle(ReportTransactions, participants.report)
+        self._handlers = handle.handlers
         self._errands = errand_table(components, state)
         self._replay = CoordinatorReplay(state, self._journal, components.journaled_state)
         self._is_serving = False
@@ -178,9 +212,13 @@ class GroupCoordinator:
         self._open[request] = is_repeatable
         try:
             self._handlers[type(command)](request, command, now)
-        except Refused:
-            self._open.pop(request, None)
-            raise
+        except Refused as refused:
+            if type(command) not in _PROVEN or refused.code.is_retriable:
+                self._open.pop(request, None)
+                raise
+            # A broker that was deposed and does not know it may be wrong.
+            self._open[request] = True
+            self._state.journals.answer_current(request, refused)
 
     def _require_copies(self, command: Command) -> None:
         """Refuse a command about topics that cannot be read here, rather than overlook messages."""
@@ -188,7 +226,7 @@ class GroupCoordinator:
         match command:
             case Join() | Receive():
                 topics = command.topics
-            case CommitOffsets():
+            case CommitOffsets() | AddOffsets():
                 topics = {log.topic: None for log in command.offsets}
             case ResetOffsets():
                 topics = (command.topic,)
@@ -210,7 +248,12 @@ class GroupCoordinator:
             del self._open[request]
         if self._state.stepwise.cancel(request):
             return True
-        waiting = (components.receives, components.polls, components.heartbeats)
+        waiting = (
+            components.receives,
+            components.polls,
+            components.heartbeats,
+            components.transaction_offsets,
+        )
         return any(each.cancel(request, is_gone=is_gone) for each in waiting)
 
     def end_all(self) -> None:
@@ -319,6 +362,7 @@ class GroupCoordinator:
         self._components.priority_indexer.forget_logs(logs)
         self._components.positions.forget_logs(logs)
         self._components.coordinator.forget_logs(logs)
+        self._components.transaction_offsets.check_again()
         self.topic_opened(name, now)
 
     # Time
@@ -333,33 +377,40 @@ class GroupCoordinator:
         """A deadline may have come."""
         self._state.absence = self._host.absence
         if self._is_serving and now.instant >= self._upkeep_at:
-            self._upkeep_at = Instant(now.instant + _UPKEEP_NS)
-            self._components.polls.retry_unreadable(now)
-            self._components.retention.do_a_share(now)
-            self._components.journaled_state.keep_groups_short(now)
+            self._maintain(now)
         for subject in self._state.alarms.due(now.instant, self._state.budget):
-            if self._components.absences.postpone(subject, now):
-                continue
-            match subject:
-                case ForRequest(request):
-                    self.cancel(request)
-                case ForQueue(group, log):
-                    self._components.acks.expire(group, log, now)
-                case ForGroup(group):
-                    self._components.membership.expire(group, now)
-                case ForQuota(group):
-                    self._components.polls.wake_allowed(group, now)
-                case ForJournal():
-                    self._journal.expire(now, self._state.budget)
-                    self._state.arm_journal(self._journal)
-                case ForPriorityIndex(log):
-                    self._components.priority_indexer.index_more(log)
-                case Errand():
-                    self._errands[subject](now)
-                case ForLog() | ForDelays() | ForTransaction():
-                    raise AssertionError(f"{subject} is not the coordinator's")
-                case _:
-                    assert_never(subject)
+            if not self._components.absences.postpone(subject, now):
+                self._wake(subject, now)
+
+    def _wake(self, subject: Subject, now: Now) -> None:
+        match subject:
+            case ForRequest(request):
+                self.cancel(request)
+            case ForQueue(group, log):
+                self._components.acks.expire(group, log, now)
+            case ForGroup(group):
+                self._components.membership.expire(group, now)
+            case ForQuota(group):
+                self._components.polls.wake_allowed(group, now)
+            case ForJournal():
+                self._journal.expire(now, self._state.budget)
+                self._state.arm_journal(self._journal)
+            case ForPriorityIndex(log):
+                self._components.priority_indexer.index_more(log)
+            case Errand():
+                self._errands[subject](now)
+            case ForTransaction(transaction):
+                self._components.coordinator.expire(transaction, now)
+            case ForLog() | ForDelays():
+                raise AssertionError(f"{subject} is not the coordinator's")
+            case _:
+                assert_never(subject)
+
+    def _maintain(self, now: Now) -> None:
+        self._upkeep_at = Instant(now.instant + _UPKEEP_NS)
+        self._components.polls.retry_unreadable(now)
+        self._components.retention.do_a_share(now)
+        self._components.journaled_state.keep_groups_short(now)
 
     # Turns
 
@@ -401,3 +452,4 @@ class GroupCoordinator:
         completed = components.coordinator.take_completed_moves()
         components.dead_letter_mover.finish_turn(completed, now)
         components.redriver.finish_turn()
+        components.transaction_offsets.answer_decided(now)

@@ -12,6 +12,7 @@ from goqueue.broker.cluster.cluster_commands import (
     COORDINATOR_COMMANDS,
     REFUSAL,
 )
+from goqueue.broker.cluster.cluster_producers import is_transactional
 from goqueue.broker.cluster.cluster_topics import ClusterTopics
 from goqueue.broker.components import CommandFn, Components, HandlerTable
 from goqueue.broker.coordinator.coordinators import Coordinators
@@ -21,6 +22,7 @@ from goqueue.model import Code, Now, Refused, RequestId
 from goqueue.model.requests import (
     AlterTopic,
     AppendCopies,
+    AppendMarker,
     Command,
     CreateTopic,
     DeleteTopic,
@@ -56,16 +58,39 @@ def limit_to_members(
     handle(CreateTopic, change)
     handle(AlterTopic, change)
     handle(DeleteTopic, change)
-    handle(InitProducer, parts.member.producers.init)
-    handle(HeartbeatProducer, parts.member.producers.heartbeat)
     handle(AppendCopies, parts.copies.append)
+    handle(AppendMarker, parts.copies.append_marker)
     handle(EndCopies, parts.copies.end)
     for command in handlers:
         if command not in CLUSTER_COMMANDS:
             handle.handlers.setdefault(command, _refuse)
     for kind, is_repeatable in COORDINATOR_COMMANDS.items():
         handle.handlers[kind] = parts.coordinators.handler(is_repeatable=is_repeatable)
+    _handle_producers(handle, parts)
     handlers.update(handle.handlers)
+
+
+def _handle_producers(handle: HandlerTable, parts: MemberParts) -> None:
+    """Transactional ids are the coordinator's, all other ids this broker's."""
+    coordinated = {
+        kind: parts.coordinators.handler(is_repeatable=True)
+        for kind in (InitProducer, HeartbeatProducer)
+    }
+
+    def init(request: RequestId, command: InitProducer, now: Now) -> None:
+        if command.transactional_id is None:
+            parts.member.producers.init(request, command, now)
+        else:
+            coordinated[InitProducer](request, command, now)
+
+    def heartbeat(request: RequestId, command: HeartbeatProducer, now: Now) -> None:
+        if is_transactional(command.producer_id):
+            coordinated[HeartbeatProducer](request, command, now)
+        else:
+            parts.member.producers.heartbeat(request, command, now)
+
+    handle(InitProducer, init)
+    handle(HeartbeatProducer, heartbeat)
 
 
 def _refuse(_request: RequestId, _command: Command, _now: Now) -> None:

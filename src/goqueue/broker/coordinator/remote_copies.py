@@ -1,4 +1,4 @@
-"""Copies of moved messages in partitions that other brokers may lead, and their markers.
+"""Copies of moved messages in partitions that other brokers may lead, and markers of all kinds.
 
 A dead letter leaves one log for another. The decision, and that the message is settled, is one
 record of the coordinator's journal; the copies are in a partition that any broker may lead. So:
@@ -16,6 +16,9 @@ records that the marker replaces.
 Crash points: begun | copies sent | appended | committed | decided | marker sent | committed |
 ended.
 
+Transactions of producers have no copies of the coordinator's: their batches are appended by the
+leaders, and step 4 is the same for them.
+
 Bounds: eight batches at once. Cost: two round trips to a leader and two records for each batch.
 """
 
@@ -30,7 +33,7 @@ from goqueue.broker.partitions import ForMarker, ForMove, Partition, Publication
 from goqueue.broker.state import NodeState
 from goqueue.log import BatchMark, Marker
 from goqueue.model import Code, LogId, Now, Offset, Refused, RequestId, TransactionKey
-from goqueue.model.requests import AppendCopies, EndCopies, Placed, Published, Reply
+from goqueue.model.requests import AppendCopies, AppendMarker, EndCopies, Placed, Published, Reply
 
 __all__ = ["CopyServer", "EndedCopies", "RemoteCopies"]
 
@@ -38,7 +41,7 @@ __all__ = ["CopyServer", "EndedCopies", "RemoteCopies"]
 _ENDED_MAX = 1_000
 
 # Passes a command on to the leader of a partition; its answer comes under the number returned.
-Forward = Callable[[AppendCopies | EndCopies, LogId, Now], RequestId]
+Forward = Callable[[AppendCopies | AppendMarker | EndCopies, LogId, Now], RequestId]
 
 
 class EndedCopies:
@@ -108,17 +111,28 @@ class RemoteCopies:
         log = LogId(command.topic, command.partition)
         self._asked[self._forward(command, log, now)] = publication
 
-    def end(self, target: Partition, marker: Marker, publication: Publication, now: Now) -> bool:
+    def end(self, log: LogId, marker: Marker, publication: Publication, now: Now) -> bool:
         """Ask for a marker."""
         key = TransactionKey(marker.producer, marker.transaction)
-        log = target.log_id
-        command = EndCopies(
-            topic=log.topic,
-            partition=log.partition,
-            move=key.move,
-            epoch=self._epoch,
-            is_commit=marker.is_commit,
-        )
+        command: AppendMarker | EndCopies
+        if key.is_internal:
+            command = EndCopies(
+                topic=log.topic,
+                partition=log.partition,
+                move=key.move,
+                epoch=self._epoch,
+                is_commit=marker.is_commit,
+            )
+        else:
+            command = AppendMarker(
+                topic=log.topic,
+                partition=log.partition,
+                producer=marker.producer,
+                producer_epoch=marker.epoch,
+                transaction=marker.transaction,
+                epoch=self._epoch,
+                is_commit=marker.is_commit,
+            )
         self._asked[self._forward(command, log, now)] = publication
         return True
 
@@ -180,12 +194,34 @@ class CopyServer:
         marker = Marker(
             producer=key.producer, epoch=0, transaction=key.number, is_commit=command.is_commit
         )
+        self._append_marker(request, partition, marker, now)
+
+    def append_marker(self, request: RequestId, command: AppendMarker, now: Now) -> None:
+        """Append the marker of a producer's transaction; one that is committed is not repeated."""
+        partition = self._partition(command)
+        if partition.log.producers.has_ended(command.producer, command.transaction):
+            publication = Publication(request, [], 1, now.wall)
+            ended = publication.place(command.partition, Offset(0), 0, is_duplicate=True)
+            assert ended is not None
+            self._state.outbox.answer(request, ended)
+            return
+        marker = Marker(
+            producer=command.producer,
+            epoch=command.producer_epoch,
+            transaction=command.transaction,
+            is_commit=command.is_commit,
+        )
+        self._append_marker(request, partition, marker, now)
+
+    def _append_marker(
+        self, request: RequestId, partition: Partition, marker: Marker, now: Now
+    ) -> None:
         appended = self._state.end_transaction(partition, marker, now, is_forced=True)
         assert appended is not None
         publication = Publication(request, [], 1, now.wall)
         partition.expect(appended.first, appended.next, publication, at=now.instant)
 
-    def _partition(self, command: AppendCopies | EndCopies) -> Partition:
+    def _partition(self, command: AppendCopies | AppendMarker | EndCopies) -> Partition:
         """The partition, if this broker leads it and knows this coordinator as the newest."""
         log = LogId(command.topic, command.partition)
         coordinator = self._routes.partition(COORDINATOR_LOG)

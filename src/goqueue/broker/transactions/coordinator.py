@@ -165,7 +165,7 @@ class TransactionCoordinator:
     def heartbeat(self, request: RequestId, command: HeartbeatProducer, now: Now) -> None:
         self._state.require_producer(command.producer_id)
         self._state.transactions.producers.find(command.producer_id, command.epoch, now)
-        self._state.outbox.answer(request, Done())
+        self._state.journals.answer_current(request, Done())
 
     # An open transaction
 
@@ -453,7 +453,50 @@ class TransactionCoordinator:
 
     def _answer_committed(self, request: RequestId, reply: Reply) -> None:
         """Answer when all that was noted of producers so far is committed."""
-        self._state.journals.of_producers.note([], [Answer(request=request, reply=reply)])
+        journals = self._state.journals
+        journals.answer(request, reply, [journals.of_producers])
+
+    # A partition of a cluster asks
+
+    def add_participants(
+        self, transaction: Transaction, places: Iterable[tuple[int, int]]
+    ) -> Journal[Change] | None:
+        """Let a transaction write to partitions that others may lead; None if it may already.
+
+        What it writes comes after the commit of the journal that is returned.
+        """
+        added = self._state.transactions.add_participants(transaction, places)
+        if added is None:
+            return None
+        self._state.transactions.apply(added)
+        journal = self._state.journals.of_producer(transaction.producer)
+        journal.note([added])
+        return journal
+
+    def end_reported(self, key: TransactionKey, log: LogId, topic: int, now: Now) -> None:
+        """A partition has a transaction open: see that it ends there.
+
+        What is not known was never decided, or its marker was lost: it is aborted, by a decision.
+        """
+        state = self._state
+        known = state.transactions.find(key)
+        place = (topic, log.partition)
+        if known is None:
+            if key.is_internal and key.move in state.open_moves:
+                return
+            orphan = Decided(
+                producer=key.producer,
+                number=key.number,
+                epoch=0,
+                outcome=state.transactions.outcome_of(key),
+                partitions=[place],
+            )
+            self._note_decision(orphan, now)
+        elif known.outcome is None:
+            self.add_participants(known, [place])
+        else:
+            known.touches(*place)
+            self._markers.repeat(key, log, now)
 
     # A life begins
 
@@ -501,8 +544,9 @@ class TransactionCoordinator:
         """Deadlines run again, and what was decided gets the markers that may be missing."""
         transactions = self._state.transactions
         transactions.begin_life(now)
+        is_other_clock = self._state.journals.are_replicated
         for transaction in transactions.open:
-            transactions.set_deadline(transaction, now)
+            transactions.set_deadline(transaction, now, is_other_clock=is_other_clock)
             self._arm(transaction)
         finishing = [each.key for each in transactions.finishing]
         self._unfinished.update(dict.fromkeys(finishing))

@@ -1,4 +1,4 @@
-"""Where the broker's own transactions put what they copy, and the markers that end them.
+"""Where the broker's own transactions put what they copy, and where markers end transactions.
 
 A standalone broker appends to its own logs. The coordinator of a cluster asks the leaders of
 partitions: see `broker/coordinator/remote_copies`.
@@ -11,7 +11,7 @@ from goqueue.broker.partitions import Partition, Publication
 from goqueue.broker.state import NodeState
 from goqueue.broker.topics import Topics
 from goqueue.log import BatchMark, Marker
-from goqueue.model import Now
+from goqueue.model import LogId, Now
 
 __all__ = ["Copies", "LocalCopies"]
 
@@ -32,8 +32,8 @@ class Copies(Protocol):
     ) -> None:
         """Append copies; the publication ends when they are committed. Raises Refused before."""
 
-    def end(self, target: Partition, marker: Marker, publication: Publication, now: Now) -> bool:
-        """Append a marker, in the same way; False if the partition needs none."""
+    def end(self, log: LogId, marker: Marker, publication: Publication, now: Now) -> bool:
+        """Append a marker, in the same way; False if the partition needs none, or is gone."""
 
     def announced(self, move: int, now: Now) -> None:
         """That a move has begun is committed."""
@@ -60,9 +60,10 @@ class LocalCopies:
         appended = self._state.append(target, batch, now, mark)
         target.expect(appended.first, appended.next, publication)
 
-    def end(self, target: Partition, marker: Marker, publication: Publication, now: Now) -> bool:
-        appended = self._state.end_transaction(target, marker, now)
-        if appended is None:
+    def end(self, log: LogId, marker: Marker, publication: Publication, now: Now) -> bool:
+        target = self._state.partitions.get(log)
+        appended = None if target is None else self._state.end_transaction(target, marker, now)
+        if target is None or appended is None:
             return False
         target.expect(appended.first, appended.next, publication)
         return True

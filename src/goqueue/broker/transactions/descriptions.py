@@ -54,14 +54,14 @@ class TransactionDescriptions:
                 yield 1
         total = len(finishing) + len(ongoing)
         reply = TransactionList(transactions=tuple(shown), total=total)
-        self._state.outbox.answer(request, reply)
+        self._state.journals.answer_current(request, reply)
 
     def describe(self, request: RequestId, command: DescribeTransaction) -> None:
         """One that has not ended, or the last of its producer."""
         self._state.require_transaction(command.transaction_id)
         producer, found = self._state.transactions.find_named(command.transaction_id)
         described = _ended(producer) if found is None else self._described(found)
-        self._state.outbox.answer(request, described)
+        self._state.journals.answer_current(request, described)
 
     def statistics(self, request: RequestId, now: Now) -> None:
         transactions, tenant = self._state.transactions, self._state.access.own_tenant
@@ -82,7 +82,7 @@ class TransactionDescriptions:
                 for each in transactions.producers
             ),
         )
-        self._state.outbox.answer(request, reply)
+        self._state.journals.answer_current(request, reply)
 
     def _is_of(self, transaction: Transaction, tenant: str) -> bool:
         producer = self._state.transactions.producers.get(transaction.producer)

@@ -88,6 +88,18 @@ class MarkerWriter:
         self._append_more(now)
         self._check(current)
 
+    def repeat(self, key: TransactionKey, log: LogId, now: Now) -> None:
+        """A partition says that it lacks a marker: tell it, once more if need be."""
+        current = self._sets.get(key)
+        # Without a set the decision is not committed yet: all partitions are told then.
+        if current is not None and log not in current.missing:
+            current.missing[log] = None
+            self._missing.setdefault(log, {})[key] = None
+            current.unwritten[log] = None
+            self._unwritten[key] = None
+            self._append_more(now)
+            self._check(current)
+
     def _append_more(self, now: Now) -> None:
         """Append markers as far as the turn allows."""
         budget = self._state.budget
@@ -107,11 +119,7 @@ class MarkerWriter:
                 self._check(current)
 
     def _append(self, current: _MarkerSet, log: LogId, now: Now) -> None:
-        partition = self._state.partitions.get(log)
         transaction = current.transaction
-        if partition is None:
-            self._remove(current, log)
-            return
         assert transaction.outcome is not None
         marker = Marker(
             producer=transaction.producer,
@@ -121,13 +129,15 @@ class MarkerWriter:
         )
         publication = Publication(None, [], 1, now.wall, purpose=ForMarker(transaction.key, log))
         try:
-            is_coming = self._copies.end(partition, marker, publication, now)
+            is_coming = self._copies.end(log, marker, publication, now)
         except Refused as refused:
             self._refused(current, log, refused.code, now)
             return
         if not is_coming:
-            # It has the marker, or nothing to end.
-            self._committed(current, partition, partition.log.high_watermark)
+            # It has the marker, or nothing to end, or is gone.
+            partition = self._state.partitions.get(log)
+            upto = Offset(0) if partition is None else partition.log.high_watermark
+            self._committed(current, log, upto)
 
     def _refused(self, current: _MarkerSet, log: LogId, code: Code, now: Now) -> None:
         if code in _UNREACHABLE:
@@ -172,19 +182,16 @@ class MarkerWriter:
         current = self._sets.get(purpose.transaction)
         if current is None:
             return
-        partition = self._state.partitions.get(purpose.log)
         if refused is not None:
             self._refused(current, purpose.log, refused, now)
-        elif partition is None:
-            self._remove(current, purpose.log)
         else:
-            self._committed(current, partition, upto)
+            self._committed(current, purpose.log, upto)
         self._check(current)
 
-    def _committed(self, current: _MarkerSet, partition: Partition, upto: Offset) -> None:
-        log = partition.log_id
+    def _committed(self, current: _MarkerSet, log: LogId, upto: Offset) -> None:
         self._remove(current, log)
-        if partition.log.watermarks.durable < upto:
+        partition = self._state.partitions.get(log)
+        if partition is not None and partition.log.watermarks.durable < upto:
             self._await_durable(current, log, upto)
 
     def _await_durable(self, current: _MarkerSet, log: LogId, upto: Offset) -> None:

@@ -9,7 +9,9 @@ from goqueue.model.ids import Timestamp
 from goqueue.model.requests.topics import TopicConfig
 
 __all__ = [
+    "AddParticipants",
     "AppendCopies",
+    "AppendMarker",
     "AskVote",
     "CheckClusterHealth",
     "ClusterCommand",
@@ -23,6 +25,7 @@ __all__ = [
     "EndCopies",
     "ForgetBroker",
     "HearNode",
+    "HeardProducer",
     "JoinCluster",
     "LeaderElected",
     "LeaveCluster",
@@ -30,6 +33,9 @@ __all__ = [
     "MetadataPartition",
     "MetadataTopic",
     "NodeHeard",
+    "OpenTransaction",
+    "ReportTransactions",
+    "TransactionAdmitted",
     "VoteGiven",
 ]
 
@@ -104,6 +110,68 @@ class EndCopies(msgspec.Struct, frozen=True, kw_only=True):
     is_commit: bool
 
 
+class AppendMarker(msgspec.Struct, frozen=True, kw_only=True):
+    """The coordinator in `epoch` has decided a transaction: append its marker.
+
+    Answered by `Published` when the marker is committed, which is written also where the
+    transaction wrote nothing. A repetition is answered in the same way.
+    """
+
+    topic: str
+    partition: int
+    producer: int
+    producer_epoch: int
+    transaction: int
+    epoch: int
+    is_commit: bool
+
+
+class AddParticipants(msgspec.Struct, frozen=True, kw_only=True):
+    """A leader has a batch of a transactional id; answered by `TransactionAdmitted`.
+
+    The partitions of `topic`, by its number, are then committed as participants of the open
+    transaction. `tenant` is that of the caller who publishes.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    topic: int
+    partitions: tuple[int, ...]
+    tenant: str = "default"
+
+
+class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
+    """A transaction that has no marker in a partition, which is named by the topic's number."""
+
+    topic: int
+    partition: int
+    producer: int
+    transaction: int
+
+
+class HeardProducer(msgspec.Struct, frozen=True, array_like=True):
+    """A producer that published in an epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+class ReportTransactions(msgspec.Struct, frozen=True, kw_only=True):
+    """A leader names who published, and what is open in its partitions; answered by `Done`.
+
+    What the coordinator has decided gets its marker again, what it does not know is aborted.
+    """
+
+    heard: tuple[HeardProducer, ...] = ()
+    open: tuple[OpenTransaction, ...] = ()
+
+
+class TransactionAdmitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of the transaction that a batch belongs to."""
+
+    transaction: int
+
+
 class AskVote(msgspec.Struct, frozen=True, kw_only=True):
     """A node asks for a vote in `epoch`; answered by `VoteGiven` once that is durable."""
 
@@ -138,8 +206,11 @@ ClusterCommand = (
     | DescribeMetadata
     | HearNode
     | AskVote
+    | AddParticipants
     | AppendCopies
+    | AppendMarker
     | EndCopies
+    | ReportTransactions
     | ElectLeader
     | ForgetBroker
     | JoinCluster

@@ -19,6 +19,7 @@ from goqueue.model.requests.cluster import (
     LeaderElected,
     MetadataDescription,
     NodeHeard,
+    TransactionAdmitted,
     VoteGiven,
 )
 from goqueue.model.requests.delays import DelayedDescription, DelayedList, DelayStatistics
@@ -567,6 +568,7 @@ Reply = (
     | LeaderElected
     | MetadataDescription
     | NodeHeard
+    | TransactionAdmitted
     | VoteGiven
     | ProducerGranted
     | TransactionBegan

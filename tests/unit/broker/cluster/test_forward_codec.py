@@ -89,6 +89,20 @@ COMMANDS = {
     43: "EndCopies",
     44: "Redrive",
     45: "DescribeReliability",
+    60: "AppendMarker",
+    61: "AddParticipants",
+    62: "ReportTransactions",
+    63: "InitProducer",
+    64: "HeartbeatProducer",
+    65: "BeginTransaction",
+    66: "AddPartition",
+    67: "AddOffsets",
+    68: "PrepareTransaction",
+    69: "CommitGroup",
+    70: "EndTransaction",
+    71: "ListTransactions",
+    72: "DescribeTransaction",
+    73: "DescribeTransactions",
 }
 REPLIES = {
     1: "Done",
@@ -121,6 +135,15 @@ REPLIES = {
     35: "Extended",
     36: "Redriven",
     37: "Reliability",
+    60: "TransactionAdmitted",
+    61: "ProducerGranted",
+    62: "TransactionBegan",
+    63: "TransactionPrepared",
+    64: "GroupCommitted",
+    65: "TransactionEnded",
+    66: "TransactionList",
+    67: "TransactionDescription",
+    68: "TransactionStatistics",
 }
 
 
