@@ -33,6 +33,7 @@ from goqueue.sim.cluster import (
     QuorumRun,
     ReplicationRun,
     RotRun,
+    TransactionRun,
 )
 from tests.simulation.tight import tighten
 
@@ -99,6 +100,10 @@ def _live_replication(seed: int) -> None:
     ReplicationRun(seed, Trace()).live()
 
 
+def _live_transactions(seed: int) -> None:
+    TransactionRun(seed, Trace()).live()
+
+
 def _live_groups(seed: int) -> None:
     GroupRun(seed, Trace()).live()
 
@@ -130,6 +135,7 @@ WORLDS: dict[str, _Live] = {
     "replication": _live_replication,
     "failovers": _live_failovers,
     "groups": _live_groups,
+    "transactions": _live_transactions,
     "delays": _live_delays,
     "rot": _live_rot,
 }

@@ -23,8 +23,10 @@ from goqueue.sim.cluster import (
     QuorumRun,
     ReplicationRun,
     RotRun,
+    TransactionRun,
 )
 from tests.simulation.planted import PLANTED
+from tests.simulation.planted_in_cluster_transactions import PLANTED_IN_CLUSTER_TRANSACTIONS
 from tests.simulation.planted_in_cooperation import PLANTED_IN_COOPERATION
 from tests.simulation.planted_in_delays import PLANTED_IN_DELAYS, PLANTED_IN_LANES
 from tests.simulation.planted_in_failovers import PLANTED_IN_FAILOVERS, PLANTED_IN_ROT
@@ -140,6 +142,10 @@ def _live_rot(seed: int) -> None:
     RotRun(seed, Trace()).live()
 
 
+def _live_cluster_transactions(seed: int) -> None:
+    TransactionRun(seed, Trace()).live()
+
+
 def _live_cooperation(seed: int) -> None:
     NodeRun(seed, Trace(), has_cooperation=True).live()
 
@@ -166,6 +172,7 @@ FAULTS = (
     *(Fault(plant, _live_in_later_epochs) for plant in PLANTED_IN_LATER_EPOCHS),
     *(Fault(plant, _live_rot) for plant in PLANTED_IN_ROT),
     *(Fault(plant, _live_groups) for plant in PLANTED_IN_GROUPS),
+    *(Fault(plant, _live_cluster_transactions) for plant in PLANTED_IN_CLUSTER_TRANSACTIONS),
     *(Fault(plant, _live_cooperation) for plant in PLANTED_IN_COOPERATION),
     *(Fault(plant, _live_schemas) for plant in PLANTED_IN_SCHEMAS),
 )

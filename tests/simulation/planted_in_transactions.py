@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.log import Log
+from goqueue.log import Log, OffsetRanges
 from goqueue.log.producer_state import (
-    OffsetRanges,
     PartitionProducer,
     ProducerState,
     Repeat,

@@ -14,6 +14,7 @@ from goqueue.sim.cluster import (
     GroupRun,
     QuorumRun,
     ReplicationRun,
+    TransactionRun,
 )
 from tests.examples import IS_EXHAUSTIVE
 from tests.simulation.replays import named_when_it_fails
@@ -123,6 +124,17 @@ def test_no_fresh_seed_loses_or_repeats_what_a_group_of_a_cluster_settled(block:
         trace = Trace()
         with named_when_it_fails("groups", seed):
             GroupRun(seed, trace).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_divides_a_transaction_of_a_cluster(block: int) -> None:
+    seeds = _fresh(11 * _TESTS + block)
+    # A run takes three seconds and more.
+    for seed in seeds if IS_EXHAUSTIVE else seeds[:1]:
+        trace = Trace()
+        with named_when_it_fails("transactions", seed):
+            TransactionRun(seed, trace).live()
         assert len(trace) > 0, seed
 
 

@@ -363,8 +363,9 @@ class ProducerState:
         writer = self._writers.get(producer)
         if writer is None or writer.ended < transaction:
             return False
+        # One that came again while it is on its way ended nothing.
         return all(
-            ending.producer != producer or ending.transaction < transaction
+            ending.producer != producer or ending.ended_before >= transaction
             for ending in self._endings
         )
 

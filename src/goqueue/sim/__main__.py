@@ -11,6 +11,7 @@ from goqueue.sim.cluster import (
     GroupRun,
     QuorumRun,
     ReplicationRun,
+    TransactionRun,
 )
 from goqueue.sim.node import NodeRun
 from goqueue.sim.oracle import Violation
@@ -52,6 +53,10 @@ def _live_groups(seed: int, trace: Trace, steps: int) -> None:
     GroupRun(seed, trace, steps).live()
 
 
+def _live_transactions(seed: int, trace: Trace, steps: int) -> None:
+    TransactionRun(seed, trace, steps).live()
+
+
 def _live_delays(seed: int, trace: Trace, steps: int) -> None:
     DelayRun(seed, trace, steps).live()
 
@@ -74,6 +79,7 @@ _WORLDS: dict[str, tuple[_Live, int]] = {
     "quorum": (_live_quorum, 40),
     "replication": (_live_replication, 30),
     "groups": (_live_groups, 24),
+    "transactions": (_live_transactions, 16),
     "delays": (_live_delays, 30),
     "cooperation": (_live_cooperation, 300),
     "schemas": (_live_schemas, 300),

@@ -24,6 +24,7 @@ from goqueue.sim.cluster.replicated_publisher import ReplicatedPublisher
 from goqueue.sim.cluster.replication_checks import ReplicationChecks
 from goqueue.sim.cluster.replication_run import ReplicationRun, ReplicationSwarm
 from goqueue.sim.cluster.rot_run import RotRun
+from goqueue.sim.cluster.transaction_run import TransactionRun
 from goqueue.sim.cluster.virtual_time import VirtualTime
 
 __all__ = [
@@ -50,5 +51,6 @@ __all__ = [
     "ReplicationSwarm",
     "RotRun",
     "SimulatedNetwork",
+    "TransactionRun",
     "VirtualTime",
 ]
