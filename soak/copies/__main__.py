@@ -23,10 +23,10 @@ from goqueue.records import build
 from soak.copies.attempts import ATTEMPT
 from soak.copies.crew import Crew
 from soak.copies.notes import read_notes
+from soak.copies.servers import Servers, any_api, serve
 from soak.copies.verdict import Copy, Verdict, judge
 from soak.copies.worker import GROUP, SOURCE, TARGET, TARGET_PARTITIONS
 from tests.integration.http_api import Api
-from tests.integration.server_process import ServerProcess, serving
 
 SOURCE_PARTITIONS = 4
 KEYS = 200
@@ -43,11 +43,11 @@ def main() -> int:
         home = options.directory or stack.enter_context(tempfile.TemporaryDirectory())
         notes = Path(home) / "notes"
         notes.mkdir(parents=True)
-        with serving(Path(home) / "data") as server:
-            _fill(server, options.messages)
-            blows = _run(server, notes, options)
-            copies, uncommitted = _find(server)
-            _say(f"the node stopped with exit code {server.stop()}")
+        servers = serve(options.nodes, Path(home) / "data", stack)
+        _fill(servers, options.messages)
+        blows = _run(servers, notes, options)
+        copies, uncommitted = _find(servers)
+        _say(f"stopped with exit codes {servers.stop()}")
         is_ordered = options.mode == "stream"
         verdict = judge(options.messages, copies, read_notes(notes), is_ordered=is_ordered)
     named = {f"blows: {what}": blows[what] for what in sorted(blows)}
@@ -59,6 +59,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="soak.copies", description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--mode", choices=("stream", "queue"), default="stream")
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--blow-every", type=float, default=1.0, help="seconds between two blows")
     parser.add_argument("--seed", type=int, default=1)
@@ -66,12 +67,13 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _fill(server: ServerProcess, count: int) -> None:
-    with contextlib.closing(Api(server.url)) as api:
+def _fill(servers: Servers, count: int) -> None:
+    with any_api(servers) as api:
         # Whoever dies with messages in hand has done nothing wrong, however often.
         config = {"max_deliveries": 0, "visibility_timeout": "3s"}
-        api.create(SOURCE, SOURCE_PARTITIONS, **config)
-        api.create(TARGET, TARGET_PARTITIONS)
+        kept = {} if servers.copies == 1 else {"replication_factor": servers.copies}
+        api.create(SOURCE, SOURCE_PARTITIONS, **config, **kept)
+        api.create(TARGET, TARGET_PARTITIONS, **kept)
         for first in range(0, count, BATCH):
             numbers = range(first, min(count, first + BATCH))
             messages = [
@@ -81,10 +83,10 @@ def _fill(server: ServerProcess, count: int) -> None:
             assert answer.status == 200, answer
 
 
-def _run(server: ServerProcess, notes: Path, options: argparse.Namespace) -> Counter[str]:
+def _run(servers: Servers, notes: Path, options: argparse.Namespace) -> Counter[str]:
     """Blow after blow, until everything is copied; how many of each kind there were."""
     chance = random.Random(options.seed)
-    crew = Crew(server.url, options.mode, notes, chance)
+    crew = Crew(servers.url, options.mode, notes, chance)
     for number in range(options.workers):
         crew.hire(f"worker-{number}")
     blows: Counter[str] = Counter()
@@ -92,14 +94,13 @@ def _run(server: ServerProcess, notes: Path, options: argparse.Namespace) -> Cou
     began = time.monotonic()
     try:
         next_blow = began + options.blow_every
-        while not _is_done(server, options.messages):
+        while not _is_done(servers, options.messages):
             assert time.monotonic() < began + WAIT_S_MAX, "the copying does not come to an end"
             threading.Event().wait(LOOK_S)
             crew.tend()
             if time.monotonic() >= next_blow:
                 blow = next(order)
-                _strike(blow, server, crew)
-                blows[blow] += 1
+                blows[_strike(blow, servers, crew)] += 1
                 next_blow = time.monotonic() + options.blow_every * chance.uniform(0.3, 1.7)
     finally:
         crew.end()
@@ -107,19 +108,21 @@ def _run(server: ServerProcess, notes: Path, options: argparse.Namespace) -> Cou
     return blows
 
 
-def _strike(blow: str, server: ServerProcess, crew: Crew) -> None:
+def _strike(blow: str, servers: Servers, crew: Crew) -> str:
+    """Who was struck."""
     match blow:
         case "broker":
-            server.restart()
+            return servers.strike()
         case "worker":
             crew.kill_one()
         case _:
             crew.freeze_one(is_replaced=blow == "zombie")
+    return blow
 
 
-def _is_done(server: ServerProcess, count: int) -> bool:
+def _is_done(servers: Servers, count: int) -> bool:
     """Whether the group has settled every message, and no transaction may change that."""
-    with contextlib.closing(Api(server.url)) as api:
+    with any_api(servers) as api:
         if GROUP not in api.get("/groups")["groups"]:
             return False
         lag = api.get(f"/groups/{GROUP}/lag")
@@ -129,10 +132,10 @@ def _is_done(server: ServerProcess, count: int) -> bool:
         return is_known and lag["total_lag"] == 0 and api.get("/transactions")["count"] == 0
 
 
-def _find(server: ServerProcess) -> tuple[list[Copy], int]:
+def _find(servers: Servers) -> tuple[list[Copy], int]:
     """What is in the target, and how many more records; asked after one more crash."""
-    server.restart()
-    with contextlib.closing(Api(server.url)) as api:
+    servers.restart()
+    with any_api(servers) as api:
         copies = [
             Copy(int(message["value"]), message["key"], message["headers"][ATTEMPT])
             for partition in range(TARGET_PARTITIONS)

@@ -26,6 +26,11 @@ PATIENCE_S = 60
 # So many messages of an attempt take the road for one at a time.
 SINGLES = 3
 TRANSACTION_MS = 5_000
+# Refusals after which the same may be asked again, or may have been done.
+UNSURE = {
+    *("broker_unavailable", "request_timeout", "leader_unavailable", "not_leader"),
+    *("replication_failed", "not_enough_replicas", "not_controller"),
+}
 
 
 class Broken(Exception):
@@ -44,7 +49,8 @@ class Asking:
     """Requests that tell a refusal from silence, and take their time."""
 
     def __init__(self, url: str, chance: random.Random, pause_s: float) -> None:
-        self._api = Api(url, timeout_s=PATIENCE_S)
+        self._urls = url.split(",")
+        self._api = Api(chance.choice(self._urls), timeout_s=PATIENCE_S)
         self._pause_s = pause_s
         self.chance = chance
 
@@ -56,12 +62,14 @@ class Asking:
         try:
             answer = self._api.send(method, path, content)
         except (OSError, http.client.HTTPException) as broken:
+            if len(self._urls) > 1:
+                self._api = Api(self.chance.choice(self._urls), timeout_s=PATIENCE_S)
             raise Broken(str(broken)) from broken
         if answer.status < 300:
             return answer.body
-        if answer.status >= 500:
-            assert answer.code in ("broker_unavailable", "request_timeout"), answer
+        if answer.code in UNSURE:
             raise Broken(answer.code)
+        assert answer.status < 500, answer
         raise Declined(answer.code)
 
     def until_answered(self, method: str, path: str, body: bytes | Json | None = None) -> Json:
