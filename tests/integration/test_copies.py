@@ -33,6 +33,23 @@ def test_each_message_is_copied_exactly_once_whoever_is_killed(
     assert counts["uncommitted"] > 0
 
 
+@pytest.mark.parametrize(
+    ("mode", "messages"), [("stream", 4_000), pytest.param("queue", 10_000, marks=pytest.mark.long)]
+)
+def test_each_message_is_copied_exactly_once_whichever_node_of_a_cluster_is_killed(
+    mode: str, messages: int, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "soak.copies", "--nodes", "3", "--mode", mode]
+    command += ["--blow-every", "1", "--messages", str(messages)]
+    command += ["--directory", str(tmp_path / "copies")]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    rows = (line.rsplit(None, 1) for line in ran.stdout.splitlines() if line.startswith("  "))
+    counts = {name.strip(): int(count) for name, count in rows}
+    assert counts["copies"] == messages
+    assert counts["blows: coordinator"] > 0
+
+
 COPIES = (Copy(0, "a", "1-1"), Copy(2, "a", "1-1"), Copy(1, "b", "1-2"))
 NOTES = (
     Note("filled", "1-1", 2),

@@ -13,7 +13,7 @@ from tests.integration.cluster.test_real_quorum import Make
 _MESSAGES = 300
 
 
-def _coordinator(cluster: ClusterProcesses, names: list[str]) -> str:
+def coordinator_of(cluster: ClusterProcesses, names: list[str]) -> str:
     """Who coordinates groups, as any of these nodes says."""
     while True:
         for name in names:
@@ -26,7 +26,7 @@ def _coordinator(cluster: ClusterProcesses, names: list[str]) -> str:
                 return str(partition["leader"])
 
 
-def _urls(cluster: ClusterProcesses) -> list[str]:
+def urls_of(cluster: ClusterProcesses) -> list[str]:
     return [cluster[name].url for name in cluster.names]
 
 
@@ -57,7 +57,7 @@ def test_a_queue_is_worked_off_while_its_coordinator_ends(cluster_of: Make, is_c
                 continue
             acked[number] = None
             if len(acked) == _MESSAGES // 3 and len(cluster.names) == 3:
-                gone = _coordinator(cluster, cluster.names)
+                gone = coordinator_of(cluster, cluster.names)
                 cluster.names.remove(gone)
                 if is_clean:
                     cluster[gone].stop()
@@ -67,7 +67,7 @@ def test_a_queue_is_worked_off_while_its_coordinator_ends(cluster_of: Make, is_c
                 return
 
     async def main() -> None:
-        async with goqueue.connect(_urls(cluster)) as q:
+        async with goqueue.connect(urls_of(cluster)) as q:
             await q.topics.create("jobs", partitions=3, max_deliveries=10)
             async with asyncio.timeout(100), asyncio.TaskGroup() as tasks:
                 tasks.create_task(_publish(q, "jobs", _MESSAGES))
