@@ -107,6 +107,8 @@ soak-sim: setup ## run new simulator seeds for HOURS=1; failures go to build/soa
 soak-transactions: setup ## copy 100,000 messages exactly once while node and workers are killed
 	@$(venv) -m soak.copies --mode stream --blow-every 1.5
 	@$(venv) -m soak.copies --mode queue
+	@$(venv) -m soak.copies --nodes 3 --mode stream --messages 30000 --blow-every 1.5
+	@$(venv) -m soak.copies --nodes 3 --mode queue --messages 30000 --blow-every 1.5
 
 soak-deploys: setup ## replace and kill workers under load for SECONDS=600; check for lost and repeated work
 	@$(venv) -m soak.deploys --seconds $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),600)

@@ -103,9 +103,9 @@ def test_what_a_killed_client_left_open_is_aborted_by_whoever_takes_its_id_over(
             await q.topics.create("bills", partitions=2)
 
     async def inherit() -> None:
-        async with goqueue.connect(urls_of(cluster)) as q:
-            async with asyncio.timeout(60), q.transaction("worker-1") as t:
-                await t.publish("bills", "of the heir", partition=1)
+        urls = urls_of(cluster)
+        async with goqueue.connect(urls) as q, q.transaction("worker-1") as t:
+            await t.publish("bills", "of the heir", partition=1)
 
     asyncio.run(create())
     command = [sys.executable, "-c", _DOOMED, ",".join(urls_of(cluster))]
