@@ -9,13 +9,13 @@ import json
 import re
 import struct
 from collections.abc import Callable
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Protocol
 
 from bench.broker_process import BrokerProcess
 from bench.dialogue import AnswerEnd, Countdown, Laps, Script
 from bench.wire import request
-from goqueue.model import runs
+from goqueue.model import Folded
 from goqueue.records import last_offset, walk
 
 __all__ = ["PARTITIONS", "GoQueueNode", "JsonRoad", "RawRoad", "Road", "body", "http_end"]
@@ -85,12 +85,17 @@ class RawRoad:
             head = json.loads(shares[at : at + head_size])
             at += head_size
             # A consumer looks at its messages: here, at their columns.
-            walk(shares[at : at + records_size])
+            stored = iter(walk(shares[at : at + records_size]).offsets)
             at += records_size
             for lease in head["leases"]:
-                offsets = sorted(chain(*(range(*each) for each in lease["offsets"])))
+                if "count" in lease:
+                    offsets = sorted(islice(stored, lease["count"]))
+                else:
+                    offsets = sorted(chain(*(range(*each) for each in lease["offsets"])))
                 count += len(offsets)
-                leases.append({"handle": lease["handle"], "offsets": runs(offsets)})
+                folded = Folded.of(offsets)
+                form = {"steps": folded.steps} if folded.steps else {"offsets": folded.ranges}
+                leases.append({"handle": lease["handle"], **form})
         return count, request("POST", self._ack, json.dumps({"leases": leases}).encode())
 
 

@@ -132,10 +132,18 @@ def begin_once(_: schemathesis.HookContext, case: Case, __: dict[str, object]) -
 
 @schemathesis.hook("before_call")
 def order_ranges(_: schemathesis.HookContext, case: Case, __: dict[str, object]) -> None:
-    """No document can say that ranges of offsets rise, nor how many messages they are."""
+    """No document can say that offsets rise, how many they are, nor that they have one form."""
     leases: Any = case.body.get("leases") if isinstance(case.body, dict) else None
     for lease in leases if isinstance(leases, list) else ():
-        ranges = lease.get("offsets") if isinstance(lease, dict) else None
+        if not isinstance(lease, dict):
+            continue
+        ranges, steps = lease.get("offsets"), lease.get("steps")
+        if ranges is None and steps is None:
+            ranges = lease["offsets"] = [[0, 1]]
+        elif ranges is not None and isinstance(steps, list) and steps and _are_whole(steps):
+            del lease["steps"]
+        if ranges is None and isinstance(steps, list) and steps and _are_whole(steps):
+            lease["steps"] = [min(int(steps[0]), _INT64_MAX - len(steps)), *[1] * (len(steps) - 1)]
         if isinstance(ranges, list) and ranges and all(map(_is_range, ranges)):
             first = min(int(ranges[0][0]), _INT64_MAX - 2 * len(ranges))
             lease["offsets"] = [
@@ -144,9 +152,11 @@ def order_ranges(_: schemathesis.HookContext, case: Case, __: dict[str, object])
 
 
 def _is_range(given: object) -> bool:
-    if not isinstance(given, list) or len(given) != 2:
-        return False
-    # A whole number may be written with a point.
+    return isinstance(given, list) and len(given) == 2 and _are_whole(given)
+
+
+def _are_whole(given: list[object]) -> bool:
+    """Whether all are offsets; a whole number may be written with a point."""
     wholes = [
         int(each) if isinstance(each, float) and each.is_integer() else each for each in given
     ]

@@ -1,11 +1,12 @@
 """Queues in stored bytes through the API: polls that answer with records, settling by lease."""
 
 from collections.abc import Callable
+from itertools import islice
 
 import pytest
 
 from goqueue.model import LEASED_RECORDS_MEDIA
-from goqueue.records import LeasedShare, pick, read_shares, walk
+from goqueue.records import LeasedShare, decode, read_shares, walk
 from tests.integration.http_api import Api, Json, Member
 from tests.integration.server_process import ServerProcess
 
@@ -21,11 +22,23 @@ def taken(api: Api, member: Member, count: int = 1000) -> list[LeasedShare]:
     return read_shares(answer.content)
 
 
+def offsets_of(share: LeasedShare) -> list[list[int]]:
+    """The offsets of each lease in the order of delivery: named, or those of its records."""
+    stored = iter(walk(share.data).offsets)
+    return [
+        list(islice(stored, lease.count)) if share.is_exact else list(lease)
+        for lease in share.header.leases
+    ]
+
+
 def values(share: LeasedShare) -> list[str]:
     """The values of a share in the order of delivery."""
-    offsets = [offset for lease in share.header.leases for offset in lease]
-    records = {record.offset: record for record in pick(share.data, sorted(offsets))}
-    return [(records[offset].value or b"").decode() for offset in offsets]
+    columns = walk(share.data)
+    places = dict(zip(columns.offsets, columns.positions, strict=True))
+    found = [
+        decode(share.data, places[each]) for of_lease in offsets_of(share) for each in of_lease
+    ]
+    return [(record.value or b"").decode() for record in found]
 
 
 def settle(api: Api, member: Member, route: str, leases: list[Json], **fields: object) -> Json:
@@ -73,12 +86,35 @@ def test_scattered_messages_come_without_those_between_and_are_acked_together(
 
     (share,) = taken(api, member, 10)
     (lease,) = share.header.leases
+    assert (lease.count, lease.offsets) == (10, ())
     assert values(share) == [f"critical-{i}" for i in range(2, 40, 4)]
     assert list(walk(share.data).offsets) == list(range(2, 40, 4))
-    ack = {"handle": lease.handle, "offsets": lease.offsets}
+    ack = {"handle": lease.handle, "steps": [2] + [4] * 9}
+    assert settle(api, member, "ack", [ack]) == {"count": 10, "refused": []}
+    # Also after its answer was lost.
     assert settle(api, member, "ack", [ack]) == {"count": 10, "refused": []}
     (rest,) = taken(api, member)
     assert len(values(rest)) == 30
+
+
+def test_a_part_of_a_scattered_lease_is_settled_by_steps_and_the_rest_by_ranges(
+    api: Api, name: Name
+) -> None:
+    topic, group = api.create(name()), name()
+    messages = [{"value": str(i), "priority": ("low", "high")[i % 2]} for i in range(40)]
+    api.post(f"/topics/{topic}/messages", {"messages": messages})
+    member = api.join(group, topic)
+    (share,) = taken(api, member, 20)
+    handle, [offsets] = share.header.leases[0].handle, offsets_of(share)
+    assert offsets == list(range(1, 40, 2))
+
+    steps = {"handle": handle, "steps": [3, 2, 2]}
+    assert settle(api, member, "release", [steps])["count"] == 3
+    over = settle(api, member, "ack", [{"handle": handle, "steps": [1, 2, 3, 5]}])
+    assert over["count"] == 2
+    assert [each["offsets"] for each in over["refused"]] == [[[3, 4]], [[6, 7]]]
+    rest = {"handle": handle, "offsets": [[each, each + 1] for each in offsets[5:]]}
+    assert settle(api, member, "ack", [rest])["count"] == 15
 
 
 def test_a_lease_is_settled_in_parts_in_every_way(api: Api, name: Name) -> None:
@@ -103,8 +139,8 @@ def test_a_lease_is_settled_in_parts_in_every_way(api: Api, name: Name) -> None:
     assert {each["code"] for each in over["refused"]} == {"receipt_stale"}
 
     again = taken(api, member)
-    counts = {each.delivery_count: list(each) for each in again[0].header.leases}
-    assert counts == {2: [0, 2], 1: [3]}
+    counts = [each.delivery_count for each in again[0].header.leases]
+    assert dict(zip(counts, offsets_of(again[0]), strict=True)) == {2: [0, 2], 1: [3]}
 
 
 def test_a_message_leased_as_a_record_is_acked_by_its_receipt_and_the_other_way_round(
@@ -141,6 +177,33 @@ def test_ranges_that_are_none_are_refused_and_change_nothing(
     for route in ("ack", "nack", "reject", "release"):
         status, code = api.refusal("POST", f"/groups/{group}/leases/{route}", body)
         assert (status, code) == (400, "request_invalid")
+    assert api.committed(group, topic) in {None, 0}
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {},
+        {"steps": []},
+        {"steps": [0, 0]},
+        {"steps": [-1]},
+        {"steps": [1, -1]},
+        {"steps": [2**63 - 1, 1]},
+        {"steps": [0] + [1] * 10_000},
+        {"steps": [0], "offsets": [[0, 1]]},
+    ],
+)
+def test_steps_that_are_none_are_refused_and_change_nothing(
+    api: Api, name: Name, named: Json
+) -> None:
+    topic, group = api.create(name()), name()
+    api.publish(topic, "a")
+    member = api.join(group, topic)
+    (share,) = taken(api, member)
+    body = {"leases": [{"handle": share.header.leases[0].handle, **named}]}
+
+    status, code = api.refusal("POST", f"/groups/{group}/leases/ack", body)
+    assert (status, code) == (400, "request_invalid")
     assert api.committed(group, topic) in {None, 0}
 
 
@@ -182,7 +245,7 @@ def test_an_ack_by_lease_outlives_a_crash(mortal: ServerProcess, connect: Connec
     assert api.committed("g", topic) == 200
     # Members are known after a crash, too; their leases are not.
     (again,) = taken(api, member)
-    offsets = sorted(offset for lease in again.header.leases for offset in lease)
+    offsets = sorted(offset for of_lease in offsets_of(again) for offset in of_lease)
     assert offsets == [*range(200, 300), *range(400, 500)]
     late = settle(api, member, "ack", [{"handle": handle, "offsets": [[100, 202]]}])
     assert (late["count"], late["refused"][0]["offsets"]) == (100, [[200, 202]])

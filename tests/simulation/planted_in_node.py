@@ -119,9 +119,9 @@ def forgets_the_floor_of_a_position(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_a_stale_serial(patch: pytest.MonkeyPatch) -> None:
-    def careless(queue: Any, _: int, offsets: Any) -> Any:
-        lease = queue._leases.find(offsets[0][0])
-        return None if lease is None else LeasePart(lease, lease.select(offsets) & lease.in_flight)
+    def careless(queue: Any, _: int, named: Any) -> Any:
+        lease = queue._leases.find(named.unfold()[0])
+        return None if lease is None else LeasePart(lease, lease.find(named) & lease.in_flight)
 
     patch.setattr(DeliveryQueue, "find_lease", careless)
 
@@ -129,8 +129,8 @@ def takes_a_stale_serial(patch: pytest.MonkeyPatch) -> None:
 def settles_a_whole_lease_for_a_part_of_it(patch: pytest.MonkeyPatch) -> None:
     find_lease = DeliveryQueue.find_lease
 
-    def generous(queue: Any, serial: int, offsets: Any) -> Any:
-        part = find_lease(queue, serial, offsets)
+    def generous(queue: Any, serial: int, named: Any) -> Any:
+        part = find_lease(queue, serial, named)
         return None if part is None else LeasePart(part.lease, part.lease.in_flight)
 
     patch.setattr(DeliveryQueue, "find_lease", generous)

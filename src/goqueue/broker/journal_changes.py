@@ -10,20 +10,16 @@ group can be taken for its namesake's.
 Every change is small enough for a record of its own (see `CHANGE_BYTES_MAX` in `journal.py`): what
 grows with users' data is stated in pieces. Offsets are stated in few ranges where they stand
 together, else step by step.
-
-Invariant: what was folded unfolds to the same offsets, in order.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain
-from operator import sub
 
 import msgspec
 
 from goqueue.cluster import TopicDeleted, TopicStated
 from goqueue.delivery import Position, PositionStated
 from goqueue.groups import GroupDeleted, GroupStated, PartitionsRevoked
-from goqueue.model import Range, runs
+from goqueue.model import Folded, Range
 from goqueue.schedules import ScheduleDeleted, ScheduleStated, ScheduleTicked
 from goqueue.schemas import SchemaChange
 from goqueue.security import AuditRecorded, SecurityChange
@@ -44,7 +40,6 @@ __all__ = [
     "Change",
     "Delivered",
     "DeliveryReleased",
-    "Folded",
     "GivenBack",
     "MoveBegun",
     "Numbered",
@@ -61,9 +56,7 @@ __all__ = [
     "TopicChange",
     "TopicDeleted",
     "TopicStated",
-    "fold",
     "state_position",
-    "unfold",
 ]
 
 
@@ -116,7 +109,7 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True, tag="delivered", omit
 
     def unfold(self) -> Sequence[int]:
         """The offsets of the messages, in order."""
-        return unfold(self.offsets, self.steps)
+        return Folded(self.offsets, self.steps).unfold()
 
 
 class DeliveryReleased(
@@ -134,7 +127,7 @@ class DeliveryReleased(
 
     def unfold(self) -> Sequence[int]:
         """The offsets of the messages, in order."""
-        return unfold(self.offsets, self.steps)
+        return Folded(self.offsets, self.steps).unfold()
 
 
 class GivenBack(msgspec.Struct, frozen=True, kw_only=True, tag="given_back"):
@@ -164,7 +157,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, tag="settled", omit_def
 
     def unfold(self) -> Sequence[int]:
         """The offsets of the messages that are named, in order."""
-        return unfold(self.offsets, self.steps)
+        return Folded(self.offsets, self.steps).unfold()
 
 
 class PositionMoved(msgspec.Struct, frozen=True, kw_only=True, tag="position"):
@@ -272,34 +265,3 @@ Change = (
 
 # The changes of one record of a journal of groups.
 CHANGES = msgspec.json.Decoder(list[Change])
-
-# A range takes as much room as so many steps, or more.
-_STEPS_PER_RANGE = 8
-
-
-class Folded(msgspec.Struct, frozen=True):
-    """Offsets in one of two forms: ranges, or the first and how far it is from each to the next."""
-
-    ranges: list[Range]
-    steps: list[int]
-
-
-def fold(offsets: Sequence[int]) -> Folded:
-    """The shorter form of sorted offsets."""
-    if not offsets or offsets[-1] - offsets[0] + 1 == len(offsets):
-        return Folded([(offsets[0], offsets[-1] + 1)] if offsets else [], [])
-    steps = [offsets[0]]
-    steps += map(sub, offsets[1:], offsets)
-    range_count = len(steps) - steps.count(1)
-    if range_count * _STEPS_PER_RANGE <= len(offsets):
-        return Folded(runs(offsets), [])
-    return Folded([], steps)
-
-
-def unfold(ranges: Sequence[Range], steps: Sequence[int]) -> Sequence[int]:
-    """The offsets themselves; of several ranges also if they were not written in order."""
-    if steps:
-        return list(accumulate(steps))
-    if len(ranges) == 1:
-        return range(*ranges[0])
-    return sorted(set(chain.from_iterable(range(*each) for each in ranges)))

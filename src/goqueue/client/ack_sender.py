@@ -1,7 +1,8 @@
 """Sends acks in batches; a nack, reject, extension or release is a request of its own.
 
-A request names leases by their handles, and messages by ranges of offsets; its answer lists only
-what was refused. So its size, and the work on it, grow with the number of leases and of gaps.
+A request names leases by their handles, and messages by ranges of offsets, or by their steps where
+they are scattered; its answer lists only what was refused. So its size, and the work on it, grow
+with the number of leases and of gaps.
 
 The first ack leaves at once; those made while it is under way leave together in the next request,
 at most 10,000 in one. So one at a time is answered quickly, and many at a time cost the broker one
@@ -25,7 +26,7 @@ import msgspec
 from goqueue.client.errors import Closed, GoQueueError, refusal
 from goqueue.client.http import Transport, post
 from goqueue.client.values import Headers, Value
-from goqueue.model import Range, runs
+from goqueue.model import Folded, Range
 
 __all__ = [
     "AckBatch",
@@ -33,7 +34,6 @@ __all__ = [
     "LeasedOffset",
     "PendingAck",
     "SettleOutcome",
-    "ranges_of",
 ]
 
 _log = logging.getLogger("goqueue.client")
@@ -62,9 +62,10 @@ class LeasedOffset(Protocol):
     def offset(self) -> int: ...
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _Named(msgspec.Struct, frozen=True, omit_defaults=True):
     handle: str
-    offsets: list[Range]
+    offsets: list[Range] | None = None
+    steps: list[int] | None = None
 
 
 class _Refused(msgspec.Struct, frozen=True):
@@ -100,13 +101,10 @@ class SettleOutcome(msgspec.Struct, frozen=True, eq=False):
             raise error
 
 
-def ranges_of(offsets: Iterable[int]) -> list[Range]:
-    """Offsets in any order as ranges in theirs, each offset once."""
-    ordered = sorted(set(offsets))
-    # Most leases are acked as they came: without a step for each.
-    if ordered[-1] - ordered[0] == len(ordered) - 1:
-        return [(ordered[0], ordered[-1] + 1)]
-    return runs(ordered)
+def _named(handle: str, offsets: Iterable[int]) -> tuple[_Named, int]:
+    """Messages of a lease, given in any order, and how many they are."""
+    folded = Folded.of(sorted(set(offsets)))
+    return _Named(handle, folded.ranges or None, folded.steps or None), len(folded)
 
 
 class AckBatch:
@@ -256,13 +254,13 @@ class AckSender:
         fields: Mapping[str, object] = _NO_FIELDS,
         patience_s: float | None = None,
     ) -> SettleOutcome:
-        named = [_Named(handle, ranges_of(each)) for handle, each in offsets.items()]
+        named = [_named(handle, each) for handle, each in offsets.items()]
         request = post(
             "groups",
             self.group,
             "leases",
             how,
-            fields={"leases": named, **fields},
+            fields={"leases": [lease for lease, _ in named], **fields},
             # A nack whose answer was lost may have counted: the lease is over then, and so is this.
             is_repeatable=how in _REPEATABLE,
             patience_s=patience_s,
@@ -273,7 +271,7 @@ class AckSender:
             error = refusal(refused.code, refused.error)
             for first, following in refused.offsets:
                 errors |= {(refused.handle, offset): error for offset in range(first, following)}
-        asked = sum(following - first for each in named for first, following in each.offsets)
+        asked = sum(count for _, count in named)
         if reply.count + len(errors) != asked:
             words = f"the answer tells of {reply.count + len(errors)} messages instead of {asked}"
             raise GoQueueError("response_invalid", words, is_outcome_unknown=True)

@@ -18,7 +18,7 @@ import itertools
 import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -89,14 +89,20 @@ def decode_chunk(
 
 
 def decode_leased(
-    log: LogId, data: bytes, leases: Mapping[int, Lease], seed: TraceSeed | None
+    log: LogId,
+    data: bytes,
+    leases: Callable[[Sequence[int]], Sequence[Lease | None]],
+    seed: TraceSeed | None,
 ) -> list[Message]:
-    """The messages that a lease is held of, by offset, in the order of offsets."""
+    """The messages of which a lease is held, in the order of their records.
+
+    `leases` is asked for that of each offset; None if the record is not leased.
+    """
     try:
         columns = walk(data)
-        held = list(map(leases.get, columns.offsets))
+        held = leases(columns.offsets)
         treatments = bytearray(bytes(columns.flags).translate(_TREATMENTS))
-        if len(held) != len(leases) or None in held:
+        if None in held:
             for index, lease in enumerate(held):
                 if lease is None:
                     treatments[index] = _LEFT_OUT

@@ -3,11 +3,12 @@
 Owns what is made of the shares that `docs/reference/lease-records.md` describes. A poll costs one
 pass over its bytes in compiled code, and a message and a lease for each of its records.
 
-Invariant: every leased offset becomes one message, in the order of delivery; what lies between the
-leased records is passed over. An answer that is anything else is refused as a whole.
+Invariant: every leased offset becomes one message, in the order of delivery; what lies between
+leased records that are named is passed over. An answer that is anything else is refused as a whole.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -18,7 +19,7 @@ from goqueue.client.leases import Grant, HeldLease
 from goqueue.client.message import Message
 from goqueue.client.stored_records import read_seed
 from goqueue.model import LogId
-from goqueue.records import Corrupt, ShareHeader, read_shares
+from goqueue.records import Corrupt, LeasedShare, LeaseEntry, ShareHeader, read_shares
 
 __all__ = ["LeaseTerms", "read_leased"]
 
@@ -42,35 +43,76 @@ def read_leased(body: bytes, terms: LeaseTerms) -> list[Message]:
         raise _invalid(str(corrupt)) from corrupt
     messages: list[Message] = []
     for share in shares:
-        header = share.header
-        leases = _leases(header, terms)
-        log = LogId(header.topic, header.partition)
-        seed = read_seed(header.trace_seed.encode())
-        found = decode_leased(log, bytes(share.data), leases, seed)
-        if len(found) != len(leases):
-            raise _invalid(f"{len(found)} records of {len(leases)} leased messages of {log}")
-        messages += _in_order(found, leases)
+        read = _read_exact if share.is_exact else _read_scattered
+        messages += read(share, _Holder(share.header, terms))
     return messages
 
 
-def _leases(share: ShareHeader, terms: LeaseTerms) -> dict[int, HeldLease]:
-    """Leases by offset, in the order of delivery."""
-    lease_s = terms.lease_s(share.topic)
-    expires_at = terms.polled_at + lease_s
-    held: dict[int, HeldLease] = {}
+class _Holder:
+    """Makes the leases of a share."""
+
+    def __init__(self, share: ShareHeader, terms: LeaseTerms) -> None:
+        self.log = LogId(share.topic, share.partition)
+        self.seed = read_seed(share.trace_seed.encode())
+        self._terms = terms
+        self._lease_s = terms.lease_s(share.topic)
+        self._expires_at = terms.polled_at + self._lease_s
+        self._deadline = share.deadline
+
+    def hold(self, lease: LeaseEntry, offsets: Iterable[int]) -> list[HeldLease]:
+        """The leases of messages with these offsets."""
+        grant = Grant(self._terms.settling, self._lease_s, lease.delivery_count)
+        handle, expires_at, deadline = lease.handle, self._expires_at, self._deadline
+        return [HeldLease(grant, handle, offset, expires_at, deadline) for offset in offsets]
+
+
+def _read_exact(share: LeasedShare, holder: _Holder) -> list[Message]:
+    """The messages of a share that has their records only, in the order of delivery."""
+    counts = [each.count for each in share.header.leases]
+    if min(counts) <= 0 or sum(counts) > _OFFSETS_MAX:
+        raise _invalid(f"leases of {holder.log} have {counts} messages")
+
+    def hold(offsets: Sequence[int]) -> list[HeldLease]:
+        if len(offsets) != sum(counts) or len(set(offsets)) != len(offsets):
+            raise _invalid(f"{len(offsets)} records of {sum(counts)} leased messages")
+        left = iter(offsets)
+        return [
+            held
+            for each in share.header.leases
+            for held in holder.hold(each, islice(left, each.count))
+        ]
+
+    return _decode(share, holder, hold, sum(counts))
+
+
+def _read_scattered(share: LeasedShare, holder: _Holder) -> list[Message]:
+    """The messages of a share that names them, as others may be between them."""
+    leases: dict[int, HeldLease] = {}
     count = 0
-    for lease in share.leases:
-        grant = Grant(terms.settling, lease_s, lease.delivery_count)
-        handle = lease.handle
-        for first, following in lease.offsets:
+    for each in share.header.leases:
+        for first, following in each.offsets:
             count += following - first
             if not 0 <= first < following <= first + _OFFSETS_MAX:
                 raise _invalid(f"{first} to {following} is no range of offsets")
-            for offset in range(first, following):
-                held[offset] = HeldLease(grant, handle, offset, expires_at, share.deadline)
-    if count != len(held):
+            leases.update(
+                (held.offset, held) for held in holder.hold(each, range(first, following))
+            )
+    if count != len(leases):
         raise _invalid("an offset is leased twice")
-    return held
+    found = _decode(share, holder, lambda offsets: list(map(leases.get, offsets)), count)
+    return _in_order(found, leases)
+
+
+def _decode(
+    share: LeasedShare,
+    holder: _Holder,
+    hold: Callable[[Sequence[int]], Sequence[HeldLease | None]],
+    count: int,
+) -> list[Message]:
+    found = decode_leased(holder.log, bytes(share.data), hold, holder.seed)
+    if len(found) != count:
+        raise _invalid(f"{len(found)} records of {count} leased messages of {holder.log}")
+    return found
 
 
 def _in_order(found: list[Message], leases: Iterable[int]) -> list[Message]:

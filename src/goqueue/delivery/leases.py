@@ -20,7 +20,7 @@ from itertools import chain, compress, starmap
 from operator import attrgetter
 from typing import TypeVar
 
-from goqueue.model import Instant, Range
+from goqueue.model import Folded, Instant, Range
 from goqueue.records import MessageSummary
 
 __all__ = ["Lease", "LeasePart", "LeaseTable"]
@@ -89,6 +89,7 @@ class Lease:
     """Messages of one partition in the hands of one member, with one delivery count."""
 
     __slots__ = (
+        "_folded",
         "attempt",
         "deadlines",
         "held",
@@ -110,6 +111,7 @@ class Lease:
         """`messages` are in the order of their offsets; `serial` is unique in this life."""
         self.messages = messages
         self.offsets = _as_offsets(messages)
+        self._folded: Folded | None = None
         self.attempt = attempt
         self.member = member
         self.serial = serial
@@ -118,6 +120,20 @@ class Lease:
         self.held = 0
         # Whose deadline is when. Bits of messages that are over stay until their deadline is.
         self.deadlines: dict[int, int] = {deadline: self.in_flight}
+
+    @property
+    def folded(self) -> Folded:
+        """The offsets in their shorter form."""
+        if self._folded is None:
+            self._folded = Folded.of(self.offsets)
+        return self._folded
+
+    def find(self, named: Folded) -> int:
+        """The messages that are named, as bits, be they in flight or not."""
+        # Who settles a scattered lease as a whole names it just as it is known here.
+        if named.steps and named.steps == self.folded.steps:
+            return _ones(0, len(self.offsets))
+        return self.select(named.as_ranges())
 
     def select(self, ranges: Sequence[Range]) -> int:
         """The messages with these offsets, as bits, be they in flight or not."""
@@ -158,6 +174,7 @@ class Lease:
         kept = self.in_flight | self.held
         self.messages = _picked(self.messages, kept)
         self.offsets = _as_offsets(self.messages)
+        self._folded = None
         self.deadlines = {
             at: squeezed
             for at, mask in self.deadlines.items()
@@ -190,6 +207,12 @@ class LeasePart:
     def offsets(self) -> Sequence[int]:
         """The offsets, in order."""
         return _picked(self.lease.offsets, self.mask)
+
+    @property
+    def folded(self) -> Folded:
+        """The offsets in their shorter form."""
+        is_whole = self.mask.bit_count() == len(self.lease.offsets)
+        return self.lease.folded if is_whole else Folded.of(self.offsets)
 
     @property
     def messages(self) -> Sequence[MessageSummary]:

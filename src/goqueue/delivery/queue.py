@@ -23,7 +23,7 @@ from goqueue.delivery.message_state import MessageState
 from goqueue.delivery.position import Position
 from goqueue.delivery.priority_index import PriorityIndex
 from goqueue.delivery.ranges import Ranges
-from goqueue.model import SECOND, Instant, Offset, Range
+from goqueue.model import SECOND, Folded, Instant, Offset
 from goqueue.model.requests import LaneSettings
 from goqueue.records import MessageSummary
 
@@ -368,12 +368,12 @@ class DeliveryQueue:
         groups = groupby(taken, lambda message: position.attempts_of(message.offset))
         return ((attempts, list(messages)) for attempts, messages in groups)
 
-    def find_lease(self, serial: int, offsets: Sequence[Range]) -> LeasePart | None:
+    def find_lease(self, serial: int, named: Folded) -> LeasePart | None:
         """What is in flight of the messages that a lease is asked for; None if it is over."""
         lease = self._leases.get(serial)
         if lease is None:
             return None
-        mask = lease.select(offsets)
+        mask = lease.find(named)
         if mask & lease.held:
             # If their transaction was aborted, the step that releases them is still to come.
             self.release_held(LeasePart(lease, mask & lease.held).offsets)

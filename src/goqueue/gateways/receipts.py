@@ -10,7 +10,7 @@ Invariant: every receipt has an outcome of its own, in the order of the request.
 
 from collections.abc import Sequence
 
-from goqueue.model import Code, runs
+from goqueue.model import Code, Folded
 from goqueue.model.requests import LeaseOffsets, Settlement, lease_of, receipt_parts
 
 __all__ = ["NamedReceipts"]
@@ -44,8 +44,9 @@ class _NamedLease:
         return -1 if digits[0] == "0" and after - before > 1 else int(digits)
 
     def named(self) -> LeaseOffsets:
-        """The messages that were named, as ranges."""
-        return LeaseOffsets(self.handle, runs(sorted(set(self.offsets))) if self.handle else ())
+        """The messages that were named."""
+        folded = Folded.of(sorted(set(self.offsets)) if self.handle else ())
+        return LeaseOffsets(self.handle, folded.ranges, folded.steps)
 
 
 class NamedReceipts:

@@ -183,7 +183,7 @@ from goqueue.model.quorum_messages import (
     VoteReply,
     VoteRequest,
 )
-from goqueue.model.ranges import Range, runs
+from goqueue.model.ranges import Folded, Range, runs
 from goqueue.model.replica_messages import (
     METADATA_REPLICA,
     ReplicaAck,
@@ -429,6 +429,7 @@ __all__ = [
     "FindSchema",
     "FindSchemaById",
     "Flush",
+    "Folded",
     "ForwardCancel",
     "ForwardChunk",
     "ForwardCommand",

@@ -63,7 +63,7 @@ from goqueue.records.layout import (
 )
 from goqueue.records.leased_shares import (
     LeasedShare,
-    LeaseRanges,
+    LeaseEntry,
     ShareHeader,
     read_shares,
     write_share,
@@ -113,7 +113,7 @@ __all__ = [
     "Flag",
     "IndexEntries",
     "JsonMessages",
-    "LeaseRanges",
+    "LeaseEntry",
     "LeasedShare",
     "MessageScan",
     "MessageSummary",

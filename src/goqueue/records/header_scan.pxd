@@ -8,11 +8,20 @@ from goqueue.records.traceparent cimport header_context
 @cython.locals(cursor=Cursor, position=Py_ssize_t, start=Py_ssize_t, previous=int64_t, next_offset=int64_t, reached=bint, reason=int)
 cpdef slice_records(data, int64_t from_offset, int64_t below_offset, int64_t max_bytes)
 
+cpdef gather_records(pieces, list offsets, Py_ssize_t size)
+
 @cython.locals(
     gathered=bytearray, into=Cursor, cursor=Cursor, count=Py_ssize_t, index=Py_ssize_t, position=Py_ssize_t,
     previous=int64_t, wanted=int64_t, reason=int,
 )
-cpdef gather_records(pieces, list offsets, Py_ssize_t size)
+cdef _gather(pieces, int64_t[::1] offsets, int64_t[::1] positions, Py_ssize_t size)
+
+# Every offset of the order is one of the others, so the index that is found is below their count.
+@cython.locals(
+    cursor=Cursor, arranged=bytearray, into=Cursor, count=Py_ssize_t, index=Py_ssize_t, after=Py_ssize_t,
+    middle=Py_ssize_t, wanted=int64_t,
+)
+cdef bytearray _rearrange(bytearray gathered, int64_t[::1] offsets, int64_t[::1] positions, list order)
 
 @cython.locals(
     cursor=Cursor, columns=int64_t[::1], room=Py_ssize_t, marked=Py_ssize_t, place=Py_ssize_t,

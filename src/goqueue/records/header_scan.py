@@ -157,13 +157,27 @@ def slice_records(data: Buffer, from_offset: int, below_offset: int, max_bytes: 
 
 
 def gather_records(pieces: Sequence[Buffer], offsets: list[int], size: int) -> bytearray | None:
-    """Copy the records with these offsets, which rise, out of stored ones.
+    """Copy the records with these offsets, each given once, in this order out of stored ones.
 
     None if one of them is missing, or if they are not `size` bytes together.
     """
+    ordered = sorted(offsets)
+    # One more than there are: there is no view of nothing.
+    wanted = array("q", [*ordered, OFFSET_MAX])
+    positions = array("q", bytes(8 * len(wanted)))
+    gathered = _gather(pieces, wanted, positions, size)
+    if gathered is None or ordered == offsets:
+        return gathered
+    return _rearrange(gathered, wanted, positions, offsets)
+
+
+def _gather(
+    pieces: Sequence[Buffer], offsets: "array[int]", positions: "array[int]", size: int
+) -> bytearray | None:
+    """Copy the records with these offsets, which rise, and note where they are in the copy."""
     gathered = bytearray(size)
     into = Cursor(gathered)
-    count = len(offsets)
+    count = len(offsets) - 1
     index = 0
     previous = -1
     for piece in pieces:
@@ -178,12 +192,39 @@ def gather_records(pieces: Sequence[Buffer], offsets: list[int], size: int) -> b
             if previous == wanted:
                 if cursor.end - position > into.size - into.position:
                     return None
+                positions[index] = into.position
                 cursor.copy(into)
                 index += 1
             elif previous > wanted:
                 return None
             position = cursor.end
     return gathered if index == count and into.position == size else None
+
+
+def _rearrange(
+    gathered: bytearray, offsets: "array[int]", positions: "array[int]", order: list[int]
+) -> bytearray:
+    """Copy records, whose offsets and positions rise, in another order of the same offsets."""
+    cursor = Cursor(gathered)
+    arranged = bytearray(cursor.size)
+    into = Cursor(arranged)
+    count = len(offsets) - 1
+    index = 0
+    for wanted in order:
+        # Those of a lane often follow each other.
+        if offsets[index] != wanted:
+            index = 0
+            after = count
+            while index < after:
+                middle = (index + after) // 2
+                if offsets[middle] < wanted:
+                    index = middle + 1
+                else:
+                    after = middle
+        cursor.hop(positions[index])
+        cursor.copy(into)
+        index += 1
+    return arranged
 
 
 def index_records(data: Buffer, position: int, last: int, interval: int) -> IndexEntries:

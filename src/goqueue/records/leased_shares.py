@@ -15,20 +15,25 @@ import msgspec
 
 from goqueue.records.layout import Buffer, Corrupt
 
-__all__ = ["LeaseRanges", "LeasedShare", "ShareHeader", "read_shares", "write_share"]
+__all__ = ["LeaseEntry", "LeasedShare", "ShareHeader", "read_shares", "write_share"]
 
 _LENGTHS = struct.Struct(">II")
 
 
-class LeaseRanges(msgspec.Struct, frozen=True):
-    """A lease: its messages as ranges [first, next), in the order of delivery."""
+class LeaseEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A lease: its messages as ranges [first, next), in the order of delivery.
+
+    Or how many there are: then the records of the share are those of its leases, one lease after
+    the other, in the order of delivery.
+    """
 
     handle: str
     delivery_count: int
-    offsets: Sequence[tuple[int, int]]
+    offsets: Sequence[tuple[int, int]] = ()
+    count: int = 0
 
     def __iter__(self) -> Iterator[int]:
-        """The offsets in the order of delivery."""
+        """The offsets in the order of delivery, where they are named."""
         for first, following in self.offsets:
             yield from range(first, following)
 
@@ -39,7 +44,7 @@ class ShareHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     topic: str
     partition: int
     deadline: str
-    leases: Sequence[LeaseRanges]
+    leases: Sequence[LeaseEntry]
     trace_seed: str = ""
 
 
@@ -48,6 +53,11 @@ class LeasedShare(msgspec.Struct, frozen=True, eq=False):
 
     header: ShareHeader
     data: memoryview
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the records are those of the leases alone, in the order of delivery."""
+        return any(each.count for each in self.header.leases)
 
 
 _encoder = msgspec.json.Encoder()

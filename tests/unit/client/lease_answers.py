@@ -8,7 +8,7 @@ import msgspec
 from goqueue import records
 from goqueue.client.ack_sender import AckSender
 from goqueue.client.leases import Grant, HeldLease
-from goqueue.model import Message
+from goqueue.model import Folded, Message
 from tests.unit.client.peer import Answer, Asked, json_answer
 
 __all__ = ["DEADLINE", "HANDLE", "Share", "held", "leased", "named", "settled"]
@@ -21,11 +21,11 @@ Ranges = list[tuple[int, int]]
 
 
 class Share(msgspec.Struct, kw_only=True):
-    """What a poll got of one partition."""
+    """What a poll got of one partition: leases with their ranges, or how many messages they are."""
 
     topic: str = "orders"
     partition: int = 0
-    leases: Sequence[tuple[str, Ranges]]
+    leases: Sequence[tuple[str, Ranges | int]]
     data: bytes
     delivery_count: int = 1
     trace_seed: str | None = None
@@ -36,8 +36,12 @@ class Share(msgspec.Struct, kw_only=True):
             "partition": self.partition,
             "deadline": DEADLINE,
             "leases": [
-                {"handle": handle, "delivery_count": self.delivery_count, "offsets": offsets}
-                for handle, offsets in self.leases
+                {
+                    "handle": handle,
+                    "delivery_count": self.delivery_count,
+                    "count" if isinstance(named, int) else "offsets": named,
+                }
+                for handle, named in self.leases
             ],
         }
         if self.trace_seed is not None:
@@ -72,8 +76,7 @@ def named(asked: Asked) -> list[int]:
     return [
         offset
         for lease in body["leases"]
-        for first, following in lease["offsets"]
-        for offset in range(first, following)
+        for offset in Folded(lease.get("offsets", []), lease.get("steps", [])).unfold()
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a poll in stored bytes becomes, and how offsets are named when they are settled."""
+"""What a poll in stored bytes becomes."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from goqueue import records
-from goqueue.client.ack_sender import AckSender, ranges_of
+from goqueue.client.ack_sender import AckSender
 from goqueue.client.errors import GoQueueError
 from goqueue.client.http import Settings, Transport
 from goqueue.client.leased_records import LeaseTerms, read_leased
@@ -77,7 +77,7 @@ def test_messages_come_in_the_order_of_delivery_and_nothing_between_them(
     body, expected = b"", []
     for partition, (there, leases) in enumerate(shares):
         data = b"".join(stored(offset, Draft(value=b"%d" % offset)) for offset in there)
-        named = []
+        named: list[tuple[str, list[tuple[int, int]] | int]] = []
         for number, offsets in enumerate(leases):
             handle = f"orders:{partition}:1:{number}"
             named.append((handle, [(offset, offset + 1) for offset in offsets]))
@@ -85,6 +85,24 @@ def test_messages_come_in_the_order_of_delivery_and_nothing_between_them(
                 (f"orders:{partition}:{each}:1:{number}", b"%d" % each) for each in offsets
             ]
         body += Share(partition=partition, leases=named, data=data).encode()
+    assert [(message.receipt_handle, message.value) for message in read(body)] == expected
+
+
+@hypothesis.given(st.lists(deliveries(), min_size=1, max_size=3))
+def test_records_without_any_between_them_come_in_the_order_in_which_they_stand(
+    shares: list[tuple[list[int], list[list[int]]]],
+) -> None:
+    body, expected = b"", []
+    for partition, (_, leases) in enumerate(shares):
+        counted: list[tuple[str, list[tuple[int, int]] | int]] = []
+        data = b""
+        for number, offsets in enumerate(leases):
+            counted.append((f"orders:{partition}:1:{number}", len(offsets)))
+            data += b"".join(stored(offset, Draft(value=b"%d" % offset)) for offset in offsets)
+            expected += [
+                (f"orders:{partition}:{each}:1:{number}", b"%d" % each) for each in offsets
+            ]
+        body += Share(partition=partition, leases=counted, data=data).encode()
     assert [(message.receipt_handle, message.value) for message in read(body)] == expected
 
 
@@ -99,6 +117,12 @@ def test_messages_come_in_the_order_of_delivery_and_nothing_between_them(
         Share(leases=[(HANDLE, [(2, 1)])], data=stored(1, Draft(value=b""))).encode(),
         Share(leases=[(HANDLE, [(0, 2**60)])], data=b"").encode(),
         Share(leases=[(HANDLE, [(1, 2), (1, 2)])], data=stored(1, Draft(value=b""))).encode(),
+        Share(leases=[(HANDLE, 2)], data=stored(1, Draft(value=b""))).encode(),
+        Share(leases=[(HANDLE, 1)], data=b"").encode(),
+        Share(leases=[(HANDLE, 1)], data=2 * stored(1, Draft(value=b""))).encode(),
+        Share(leases=[(HANDLE, 2)], data=2 * stored(1, Draft(value=b""))).encode(),
+        Share(leases=[(HANDLE, 2), (HANDLE, -1)], data=stored(1, Draft(value=b""))).encode(),
+        Share(leases=[(HANDLE, 1), (HANDLE, [(2, 3)])], data=stored(1, Draft(value=b""))).encode(),
     ],
 )
 def test_an_answer_that_breaks_the_contract_is_refused_as_a_whole(body: bytes) -> None:
@@ -113,11 +137,3 @@ def test_damaged_records_are_refused() -> None:
     with pytest.raises(GoQueueError) as refused:
         read(Share(leases=[(HANDLE, [(1, 2)])], data=bytes(data)).encode())
     assert refused.value.code == "records_damaged"
-
-
-@hypothesis.given(st.lists(st.integers(0, 60), min_size=1))
-def test_ranges_name_each_offset_once_and_no_other(offsets: list[int]) -> None:
-    ranges = ranges_of(offsets)
-    named = [offset for first, following in ranges for offset in range(first, following)]
-    assert named == sorted(set(offsets))
-    assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from goqueue.delivery import DeliveryQueue, LeasePart, Position
 from goqueue.delivery.position import TransactionHolds
-from goqueue.model import Instant, TransactionKey
+from goqueue.model import Folded, Instant, TransactionKey
 from goqueue.model.requests import LaneSettings
 from goqueue.records import MessageSummary
 from tests.unit.delivery.leased import offsets_of, singles
@@ -27,7 +27,7 @@ def handed(queue: DeliveryQueue, member: str = "m", deadline: int = 100) -> list
 
 
 def found_at(queue: DeliveryQueue, offset: int, serial: int) -> LeasePart:
-    found = queue.find_lease(serial, [(offset, offset + 1)])
+    found = queue.find_lease(serial, Folded.of([offset]))
     assert found is not None
     return found
 

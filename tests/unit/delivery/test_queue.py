@@ -1,10 +1,12 @@
 """The delivery queue: limits, order, and what it forgets; the rest is in the machine beside it."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.delivery import DeliveryQueue, LeasePart, Position
-from goqueue.model import HOUR, Instant, runs
+from goqueue.model import HOUR, Folded, Instant, runs
 from goqueue.records import MessageSummary
 from tests.unit.delivery.leased import offsets_of, singles
 
@@ -34,17 +36,18 @@ def test_a_member_holds_at_most_a_thousand() -> None:
 
 
 @given(st.sets(st.integers(0, 60), min_size=1), st.sets(st.integers(0, 60)), st.booleans())
-def test_ranges_select_the_messages_of_a_lease_that_they_name(
+def test_ranges_and_steps_select_the_messages_of_a_lease_that_they_name(
     leased: set[int], named: set[int], is_whole: bool
 ) -> None:
     queue = DeliveryQueue(Position(0), keeps_key_order=False)
     queue.learn([known(offset) for offset in sorted(leased)], 61)
     (new,) = queue.lease("m", 100, 1 << 30, Instant(HOUR), 1)
-    ranges = runs(sorted(leased if is_whole else named))
+    wanted = sorted(leased if is_whole else named)
+    steps = [*wanted[:1], *(after - before for before, after in pairwise(wanted))]
 
-    part = LeasePart(new.lease, new.lease.select(ranges))
-
-    assert list(part.offsets) == sorted(leased if is_whole else leased & named)
+    for form in (Folded(runs(wanted)), Folded(steps=steps), Folded.of(wanted)):
+        part = LeasePart(new.lease, new.lease.find(form))
+        assert list(part.offsets) == [each for each in wanted if each in leased]
 
 
 def test_more_is_wanted_only_while_few_are_ready() -> None:
@@ -150,6 +153,8 @@ def test_a_lease_that_is_nearly_over_keeps_little_in_memory() -> None:
     assert first.offsets == [0, 500]
     assert (queue.load_of("m"), queue.load_of("n")) == (2, 400)
     assert offsets_of(queue.expire(Instant(HOUR))) == [0, *range(1600, 2000), *range(2000, 2010)]
-    kept = queue.find_lease(1, [(500, 501)])
+    # It is no longer known by what it began with.
+    assert len(first.folded) == 2
+    kept = queue.find_lease(1, Folded.of([500]))
     assert kept is not None
     assert list(queue.ack([kept])) == [500]

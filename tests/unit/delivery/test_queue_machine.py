@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from goqueue.delivery import DeliveryQueue, Lease, LeasePart, MessageState, Position
-from goqueue.model import Instant, TransactionKey, runs
+from goqueue.model import Folded, Instant, TransactionKey, runs
 from goqueue.records import MessageSummary
 from tests.examples import examples
 
@@ -377,12 +377,12 @@ class QueueMachine(RuleBasedStateMachine):
             mine = sum(held.member == member for held in self.holders.values())
             assert self.queue.load_of(member) == mine
         for offset, held in self.holders.items():
-            part = self.queue.find_lease(held.lease.serial, [(offset, offset + 1)])
+            part = self.queue.find_lease(held.lease.serial, Folded.of([offset]))
             assert part is not None
             assert part.lease is held.lease
             assert list(part.offsets) == [offset]
         for held in self.over:
-            over = self.queue.find_lease(held.lease.serial, [(held.offset, held.offset + 1)])
+            over = self.queue.find_lease(held.lease.serial, Folded.of([held.offset]))
             assert over is None or not over.mask
 
     @invariant()

@@ -51,10 +51,7 @@ def gathered(receipts: list[str]) -> dict[str, set[int]]:
 def test_receipts_name_together_what_each_names_alone(receipts: list[str]) -> None:
     named = NamedReceipts(receipts)
 
-    found = {
-        lease.handle: {offset for first, after in lease.offsets for offset in range(first, after)}
-        for lease in named.leases
-    }
+    found = {lease.handle: set(lease.folded.unfold()) for lease in named.leases}
     assert found == gathered(receipts)
     assert list(found) == list(gathered(receipts))
 

@@ -63,15 +63,15 @@ def test_a_record_that_is_not_whole_is_left_out_of_a_slice() -> None:
     assert slice_records(b"", 5, FAR, FAR) == RecordSlice(0, 0, 5, False)
 
 
-@given(batches, st.sets(st.integers(0, 4)), st.integers(0, 5))
-def test_records_are_gathered_out_of_pieces_byte_for_byte(
-    batch: list[Message], wanted: set[int], cut: int
+@given(batches, st.lists(st.integers(0, 4), unique=True), st.integers(0, 5))
+def test_records_are_gathered_out_of_pieces_byte_for_byte_in_any_order(
+    batch: list[Message], wanted: list[int], cut: int
 ) -> None:
     built = build(batch)
     stamp(built, 0, 1)
     bounds = [*walk(built).positions, len(built)]
     middle = bounds[min(cut, len(batch))]
-    offsets = sorted(offset for offset in wanted if offset < len(batch))
+    offsets = [offset for offset in wanted if offset < len(batch)]
     expected = bytearray().join(built[bounds[offset] : bounds[offset + 1]] for offset in offsets)
 
     pieces = (memoryview(built)[:middle], memoryview(built)[middle:])
@@ -90,6 +90,9 @@ def test_records_are_gathered_out_of_pieces_byte_for_byte(
         ((GAPPED,), [4, 5]),
         ((GAPPED[:-1],), [5, 9]),
         ((GAPPED, GAPPED), [5, 5]),
+        ((GAPPED,), [9, 9]),
+        ((GAPPED,), [7, 5]),
+        ((GAPPED,), [5, -1]),
         ((b"XX", GAPPED), [5, 6]),
         ((), [5, 6]),
     ],

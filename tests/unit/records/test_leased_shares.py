@@ -4,10 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.records import Corrupt, LeaseRanges, ShareHeader, read_shares, write_share
+from goqueue.records import Corrupt, LeaseEntry, ShareHeader, read_shares, write_share
 
 OFFSETS = st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), max_size=5)
-LEASES = st.builds(LeaseRanges, st.text(max_size=30), st.integers(1, 10**6), OFFSETS)
+LEASES = st.builds(
+    LeaseEntry,
+    st.text(max_size=30),
+    st.integers(1, 10**6),
+    st.just(()) | OFFSETS.filter(bool),
+    st.integers(0, 1000),
+)
 HEADERS = st.builds(
     ShareHeader,
     st.text(max_size=30),
@@ -34,7 +40,7 @@ def test_shares_are_read_as_they_were_written(
     ]
 
 
-SHARE = written((ShareHeader("t", 0, "now", [LeaseRanges("h", 1, [(0, 2)])]), [b"records"]))
+SHARE = written((ShareHeader("t", 0, "now", [LeaseEntry("h", 1, [(0, 2)])]), [b"records"]))
 
 
 @pytest.mark.parametrize("end", range(1, len(SHARE)))
@@ -53,4 +59,4 @@ def test_other_bytes_are_refused_or_are_shares(data: bytes) -> None:
 
 
 def test_a_lease_gives_its_offsets_in_the_order_of_delivery() -> None:
-    assert list(LeaseRanges("h", 1, [(5, 7), (0, 2)])) == [5, 6, 0, 1]
+    assert list(LeaseEntry("h", 1, [(5, 7), (0, 2)])) == [5, 6, 0, 1]

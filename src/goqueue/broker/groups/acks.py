@@ -16,7 +16,7 @@ from goqueue.broker.groups.dead_letters import REASON_CHARACTERS_MAX, Cause, Dea
 from goqueue.broker.groups.leases import settle
 from goqueue.broker.groups.polls import Polls
 from goqueue.broker.journal import Journal
-from goqueue.broker.journal_changes import Change, DeliveryReleased, GivenBack, fold
+from goqueue.broker.journal_changes import Change, DeliveryReleased, GivenBack
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForQueue
 from goqueue.delivery import (
@@ -33,11 +33,11 @@ from goqueue.groups import Group
 from goqueue.model import (
     HOUR,
     Code,
+    Folded,
     Instant,
     LogId,
     Now,
     Offset,
-    Range,
     Refused,
     RequestId,
     Timestamp,
@@ -74,7 +74,7 @@ class _NamedLease(NamedTuple):
 
     place: int
     name: LeaseName
-    offsets: Sequence[Range]
+    offsets: Folded
 
 
 class _FoundMessage(NamedTuple):
@@ -134,9 +134,9 @@ class Acks:
                     self._require_access(name)
                     pile = piles[name.group, name.log] = []
             except Refused as refused:
-                settlements[place] = _refuse_all(each.offsets, refused.code)
+                settlements[place] = _refuse_all(each.folded, refused.code)
             else:
-                pile.append(_NamedLease(place, name, each.offsets))
+                pile.append(_NamedLease(place, name, each.folded))
         return piles, settlements
 
     def _journals_of(self, piles: Iterable[tuple[int, LogId]]) -> list[Journal[Change]]:
@@ -151,7 +151,7 @@ class Acks:
         self,
         queue: DeliveryQueue | None,
         name: LeaseName,
-        offsets: Sequence[Range],
+        offsets: Folded,
         now: Now,
     ) -> LeasePart | None:
         """What of a lease is in flight and not over."""
@@ -206,17 +206,18 @@ class Acks:
             self._state.tally.acks += count
             self._state.counts.pair(log.topic, group.name).acked += count
             self._state.traces.leased(Kind.ACK, group, log, parts, now)
-            settle(self._state, group, log, queue.ack(parts), at=now.wall)
+            folded = parts[0].folded if len(parts) == 1 else None
+            settle(self._state, group, log, queue.ack(parts), at=now.wall, folded=folded)
             self._polls.wake_group(group, now, log)
         floor = position.floor
         in_flight = 0 if queue is None else queue.in_flight
         for named, count in zip(pile, acked, strict=True):
             refused: tuple[RefusedOffsets, ...] = ()
-            if count < _count_of(named.offsets):
+            if count < len(named.offsets):
                 # Some were not in flight: what is settled may be acked again.
                 stale = _unsettled(position, named.offsets)
                 refused = _refuse(stale, Code.RECEIPT_STALE)
-                count = _count_of(named.offsets) - len(stale)
+                count = len(named.offsets) - len(stale)
             settlements[named.place] = Settlement(
                 count=count,
                 refused=refused,
@@ -270,7 +271,7 @@ class Acks:
         self._require_access(name)
         found = self._state.groups.numbered(name.group)
         queue = self._state.group_partitions.queue(name.group, name.log)
-        part = self._find_part(queue, name, named.offsets, now)
+        part = self._find_part(queue, name, named.folded, now)
         if found is None or queue is None or part is None:
             raise Refused(Code.RECEIPT_STALE)
         return _FoundMessage(name.log, Offset(named.offsets[0][0]), found, queue, part)
@@ -329,7 +330,7 @@ class Acks:
         position = self._state.group_partitions.find(group.number, log).position
         for attempt, offsets in by_attempt.items():
             offsets.sort()
-            folded = fold(offsets)
+            folded = Folded.of(offsets)
             change = DeliveryReleased(
                 group=group.number,
                 topic=self._state.catalog.find(log.topic).number,
@@ -487,11 +488,11 @@ class Acks:
         self._state.journals.of_partition(log).note([change])
 
 
-def _unsettled(position: Position, offsets: Sequence[Range]) -> list[int]:
+def _unsettled(position: Position, offsets: Folded) -> list[int]:
     """Which of these were neither acked nor committed; one that became a dead letter was not."""
     return [
         offset
-        for first, following in offsets
+        for first, following in offsets.as_ranges()
         for offset in range(first, following)
         if not position.has_settled(offset)
         or position.is_dead_lettering(offset)
@@ -499,16 +500,14 @@ def _unsettled(position: Position, offsets: Sequence[Range]) -> list[int]:
     ]
 
 
-def _count_of(offsets: Sequence[Range]) -> int:
-    return sum(following - first for first, following in offsets)
-
-
 def _refuse(offsets: Iterable[int], code: Code) -> tuple[RefusedOffsets, ...]:
     return tuple(RefusedOffsets(first, following, code) for first, following in runs(offsets))
 
 
-def _refuse_all(offsets: Sequence[Range], code: Code) -> Settlement:
-    refused = tuple(RefusedOffsets(first, following, code) for first, following in offsets)
+def _refuse_all(offsets: Folded, code: Code) -> Settlement:
+    refused = tuple(
+        RefusedOffsets(first, following, code) for first, following in offsets.as_ranges()
+    )
     # What cannot be read names nothing.
     return Settlement(refused=refused or (RefusedOffsets(0, 0, code),))
 
@@ -522,12 +521,12 @@ def _refuse_pile(pile: Iterable[_NamedLease], settlements: list[Settlement]) -> 
 def _settlement(log: LogId, named: _NamedLease, part: LeasePart) -> Settlement:
     """A part was dealt with, and what else was named was not."""
     refused: tuple[RefusedOffsets, ...] = ()
-    if len(part) < _count_of(named.offsets):
+    if len(part) < len(named.offsets):
         dealt_with = frozenset(part.offsets)
         refused = _refuse(
             (
                 offset
-                for first, following in named.offsets
+                for first, following in named.offsets.as_ranges()
                 for offset in range(first, following)
                 if offset not in dealt_with
             ),

@@ -37,7 +37,7 @@ from goqueue.broker.groups.dead_letters import (
 )
 from goqueue.broker.groups.move_queue import MoveBatch, MoveQueue, StalledRoutes
 from goqueue.broker.groups.polls import Polls
-from goqueue.broker.journal_changes import Settled, fold
+from goqueue.broker.journal_changes import Settled
 from goqueue.broker.outbox import CarryOver
 from goqueue.broker.partitions import ForMove, Partition, Publication
 from goqueue.broker.state import NodeState
@@ -50,6 +50,7 @@ from goqueue.log import BatchMark
 from goqueue.model import (
     Answer,
     Code,
+    Folded,
     LogId,
     Now,
     Offset,
@@ -411,7 +412,7 @@ class DeadLetterMover:
         position.settle(0, done, now.wall)
         # Markers are nobody's to settle: what follows from the log is passed over.
         floor = self._state.skip_hidden(source, position.floor)
-        folded = fold(done)
+        folded = Folded.of(done)
         change = Settled(
             group=route.group,
             topic=route.topic,

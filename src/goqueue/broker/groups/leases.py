@@ -19,7 +19,7 @@ from operator import attrgetter, sub
 import msgspec
 
 from goqueue.broker.groups.read_ahead import ReadAhead
-from goqueue.broker.journal_changes import Delivered, Settled, fold
+from goqueue.broker.journal_changes import Delivered, Settled
 from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
@@ -37,6 +37,7 @@ from goqueue.log import Log
 from goqueue.model import (
     Code,
     FetchedSlice,
+    Folded,
     Instant,
     LogId,
     Now,
@@ -423,15 +424,18 @@ class PollLeases:
         """
         must_wait = self._state.coordinator_epoch is not None
         journal = self._state.journals.of_partition(partition.log_id)
-        runs: dict[int, list[Sequence[int]]] = {}
+        runs: dict[int, list[LeasePart]] = {}
         for lease, _ in begun:
-            runs.setdefault(lease.attempt, []).append(LeasePart(lease, lease.in_flight).offsets)
+            runs.setdefault(lease.attempt, []).append(LeasePart(lease, lease.in_flight))
         position = self._state.group_partitions.find(group.number, partition.log_id).position
         topic = self._state.catalog.find(partition.log_id.topic)
-        for attempt, offsets in runs.items():
-            delivered_offsets = offsets[0] if len(offsets) == 1 else sorted(chain(*offsets))
+        for attempt, parts in runs.items():
+            if len(parts) == 1:
+                delivered_offsets, folded = parts[0].offsets, parts[0].folded
+            else:
+                delivered_offsets = sorted(chain.from_iterable(each.offsets for each in parts))
+                folded = Folded.of(delivered_offsets)
             position.count_delivery(attempt, delivered_offsets)
-            folded = fold(delivered_offsets)
             delivered = Delivered(
                 group=group.number,
                 topic=topic.number,
@@ -451,10 +455,21 @@ class PollLeases:
         return must_wait
 
 
-def settle(state: NodeState, group: Group, log: LogId, offsets: Sequence[int], *, at: int) -> None:
-    """Journal that messages, settled in the queue already, are done with; in order."""
+def settle(
+    state: NodeState,
+    group: Group,
+    log: LogId,
+    offsets: Sequence[int],
+    *,
+    at: int,
+    folded: Folded | None = None,
+) -> None:
+    """Journal that messages, settled in the queue already, are done with; in order.
+
+    `folded` are the same offsets, where they were folded before.
+    """
     topic = state.catalog.find(log.topic)
-    folded = fold(offsets)
+    folded = folded or Folded.of(offsets)
     place = state.group_partitions.find(group.number, log)
     floor = place.active_queue.floor
     place.position.settle(floor, offsets, at)

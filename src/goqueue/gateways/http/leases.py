@@ -1,7 +1,9 @@
 """Queues in stored bytes: a poll that answers with records, and routes that settle by lease.
 
 Many messages are named by few ranges, and an answer lists only what was refused, so that a request
-costs by leases and not by messages. The form is described in docs/reference/lease-records.md.
+costs by leases and not by messages. Where messages are scattered, as those of several priorities
+are, ranges would be short and many: then an answer has the records alone, in the order of delivery,
+and a request names offsets by their steps (docs/reference/lease-records.md).
 
 A request is not all or nothing. What is nacked or rejected is asked for message by message, because
 each may become a dead letter and is answered when it is there; a few at a time, so that one request
@@ -11,6 +13,7 @@ does not hold up others.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
+from operator import sub
 from typing import Annotated
 
 import msgspec
@@ -18,7 +21,14 @@ from msgspec import Meta
 
 from goqueue.gateways.errors import describe
 from goqueue.gateways.http.acks import Handle, Reason
-from goqueue.gateways.http.bodies import Backoff, Count, Lease, OffsetNumber, TimeText
+from goqueue.gateways.http.bodies import (
+    INT64_MAX,
+    Backoff,
+    Count,
+    Lease,
+    OffsetNumber,
+    TimeText,
+)
 from goqueue.gateways.http.groups import POLL_ERRORS, PollBody, poll_command
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import GROUP
@@ -50,7 +60,7 @@ from goqueue.model.requests import (
     Settlement,
     receipt_of,
 )
-from goqueue.records import Buffer, LeaseRanges, ShareHeader, gather_records, write_share
+from goqueue.records import Buffer, LeaseEntry, ShareHeader, gather_records, write_share
 
 __all__ = [
     "LEASE_ROUTES",
@@ -85,14 +95,19 @@ _OF_ONE_MESSAGE = (
     Code.QUOTA_EXCEEDED,
 )
 
+# With more gaps between messages than one for so many, their records are copied to be beside each
+# other: to name them costs both sides more.
+_MESSAGES_PER_GAP = 8
+
 OffsetRange = tuple[OffsetNumber, OffsetNumber]
 
 
 class LeaseIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Messages of one lease: ranges [first, next) in rising order."""
+    """Messages of one lease: ranges [first, next) in rising order, or the first and each step."""
 
     handle: Handle
-    offsets: Annotated[list[OffsetRange], Meta(min_length=1)]
+    offsets: Annotated[list[OffsetRange], Meta(min_length=1)] | None = None
+    steps: Annotated[list[OffsetNumber], Meta(min_length=1)] | None = None
 
 
 Leases = Annotated[list[LeaseIn], Meta(min_length=1, max_length=_LEASES_MAX)]
@@ -173,29 +188,43 @@ def encode_shares(leased: Leased) -> HttpResponse:
     return HttpResponse(200, body, LEASED_RECORDS_MEDIA.encode(), headers)
 
 
-def _share(share: PartitionLeases) -> tuple[bytes | bytearray | memoryview, ...]:
-    seed = share.seed
+def _share(share: PartitionLeases) -> tuple[Buffer, ...]:
+    gathered = _gather(share)
+    if gathered is None:
+        leases = [
+            LeaseEntry(each.handle, each.attempt, _ranges(each.offsets)) for each in share.leases
+        ]
+    else:
+        leases = [
+            LeaseEntry(each.handle, each.attempt, count=len(each.offsets)) for each in share.leases
+        ]
     header = ShareHeader(
         share.log.topic,
         share.log.partition,
         format_time(share.deadline),
-        [
-            LeaseRanges(lease.handle, lease.attempt, _ranges(lease.offsets))
-            for lease in share.leases
-        ],
-        "" if seed is None else str(seed),
+        leases,
+        "" if share.seed is None else str(share.seed),
     )
-    return write_share(header, _records(share))
+    return write_share(header, share.data if gathered is None else (gathered,))
 
 
-def _records(share: PartitionLeases) -> Sequence[Buffer]:
-    """The records of a share: as they were read, or copied if there are many others between."""
+def _gather(share: PartitionLeases) -> Buffer | None:
+    """The records of a share alone, in the order of delivery; None if it is sent as it was read."""
     size = sum(map(len, share.data))
-    is_scattered = size > share.size + share.size // _BETWEEN_SHARE
-    if not is_scattered or size > _GATHERED_BYTES_MAX:
-        return share.data
-    gathered = gather_records(share.data, sorted(share.offsets), share.size)
-    return share.data if gathered is None else (gathered,)
+    has_others = size > share.size + share.size // _BETWEEN_SHARE
+    if size > _GATHERED_BYTES_MAX or not (has_others or _is_scattered(share)):
+        return None
+    return gather_records(share.data, share.offsets, share.size)
+
+
+def _is_scattered(share: PartitionLeases) -> bool:
+    """Whether naming the messages of a share takes many ranges."""
+    gaps = 0
+    for lease in share.leases:
+        offsets = lease.offsets
+        if not isinstance(offsets, range):
+            gaps += len(offsets) - list(map(sub, offsets[1:], offsets)).count(1)
+    return gaps * _MESSAGES_PER_GAP > len(share)
 
 
 def _ranges(offsets: Sequence[int]) -> list[Range]:
@@ -212,17 +241,36 @@ def _named(leases: list[LeaseIn], count_max: int = _MESSAGES_MAX) -> tuple[Lease
     """The leases of a body, checked."""
     count = 0
     for lease in leases:
-        upto = 0
-        for first, following in lease.offsets:
-            if not upto <= first < following:
-                reason = f"[{first}, {following}] is no range, or not after the one before it"
-                raise Refused(Code.REQUEST_INVALID, field="leases.offsets", reason=reason)
-            upto = following
-            count += following - first
+        if (lease.offsets is None) == (lease.steps is None):
+            reason = "a lease has either `offsets` or `steps`"
+            raise Refused(Code.REQUEST_INVALID, field="leases.offsets", reason=reason)
+        count += _count_ranges(lease.offsets or ()) + _count_steps(lease.steps or ())
     if count > count_max:
         reason = f"{count} messages are more than {count_max}"
         raise Refused(Code.REQUEST_INVALID, field="leases.offsets", reason=reason)
-    return tuple(LeaseOffsets(lease.handle, lease.offsets) for lease in leases)
+    return tuple(
+        LeaseOffsets(lease.handle, lease.offsets or [], lease.steps or []) for lease in leases
+    )
+
+
+def _count_ranges(ranges: Sequence[OffsetRange]) -> int:
+    """How many messages ranges name, which have to rise."""
+    count = upto = 0
+    for first, following in ranges:
+        if not upto <= first < following:
+            reason = f"[{first}, {following}] is no range, or not after the one before it"
+            raise Refused(Code.REQUEST_INVALID, field="leases.offsets", reason=reason)
+        upto = following
+        count += following - first
+    return count
+
+
+def _count_steps(steps: Sequence[int]) -> int:
+    """How many messages the first offset and the steps behind it name, each of at least one."""
+    if steps[1:].count(0) or sum(steps) > INT64_MAX:
+        reason = "a step is at least 1, and leads to an offset"
+        raise Refused(Code.REQUEST_INVALID, field="leases.steps", reason=reason)
+    return len(steps)
 
 
 def _refused(
@@ -331,9 +379,8 @@ async def _one_by_one(
 
 def _each(leases: Sequence[LeaseOffsets]) -> Iterator[tuple[str, int]]:
     for lease in leases:
-        for first, following in lease.offsets:
-            for offset in range(first, following):
-                yield lease.handle, offset
+        for offset in lease.folded.unfold():
+            yield lease.handle, offset
 
 
 def _receipt(handle: str, offset: int) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from goqueue.model.errors import Code
 from goqueue.model.ids import LogId, Offset, Timestamp
-from goqueue.model.ranges import Range
+from goqueue.model.ranges import Folded, Range
 from goqueue.model.requests.traces import TraceSeed
 
 __all__ = [
@@ -83,10 +83,15 @@ class Leased(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseOffsets(msgspec.Struct, frozen=True):
-    """Messages of one lease, as ranges [first, next)."""
+    """Messages of one lease: as ranges [first, next), or the first and each step to the next."""
 
     handle: str
     offsets: Sequence[Range]
+    steps: Sequence[int] = []
+
+    @property
+    def folded(self) -> Folded:
+        return Folded(list(self.offsets), list(self.steps))
 
 
 def receipt_of(handle: str, offset: int) -> str:

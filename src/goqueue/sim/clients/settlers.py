@@ -1,6 +1,6 @@
 """What members do with their leases: ack, nack, reject, release, extend, also much too late."""
 
-from goqueue.model import SECOND, Code, Instant, Refused, runs
+from goqueue.model import SECOND, Code, Folded, Instant, Refused
 from goqueue.model.requests import (
     Ack,
     Acked,
@@ -153,7 +153,8 @@ class Settlers:
                 for use in uses:
                     use.answer(is_settled=False)
 
-        leases = tuple(LeaseOffsets(handle, runs(sorted(of))) for handle, of in offsets.items())
+        named = [(handle, Folded.of(sorted(of))) for handle, of in offsets.items()]
+        leases = tuple(LeaseOffsets(handle, each.ranges, each.steps) for handle, each in named)
         self._world.ask(Ack(leases=leases), done)
 
     def _acked(self, use: Use, settlement: Settlement) -> None:

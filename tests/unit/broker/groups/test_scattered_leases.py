@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.broker import fill
-from goqueue.broker.journal_changes import Delivered, Settled, fold
-from goqueue.model import LogId, Offset, RequestId, Serve, Slice, Timestamp
+from goqueue.broker.journal_changes import Delivered, Settled
+from goqueue.model import Folded, LogId, Offset, RequestId, Serve, Slice, Timestamp
 from goqueue.model.requests import Leased, LeasedRun, PartitionLeases
 from goqueue.records import pick, slice_records
 from tests.unit.broker.groups.priorities import (
@@ -31,7 +31,7 @@ OFFSETS = st.lists(st.integers(0, 300), unique=True).map(sorted)
 
 
 def settled(offsets: list[int]) -> Settled:
-    folded = fold(offsets)
+    folded = Folded.of(offsets)
     return Settled(
         group=1, topic=1, partition=0, floor=0, offsets=folded.ranges, steps=folded.steps
     )
