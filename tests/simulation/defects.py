@@ -251,6 +251,11 @@ DEFECTS: tuple[Defect, ...] = (
         f"{_BROKER}/groups/test_large_offsets.py::test_a_large_position_is_stated_in_many_turns",
     ),
     Defect(
+        "snapshots of keys of group commits",
+        f"{_BROKER}/groups/test_large_offsets.py"
+        "::test_very_many_keys_of_group_commits_are_stated_in_many_turns",
+    ),
+    Defect(
         "reads wait for syncs",
         "tests/unit/storage/test_open_log.py::test_a_read_does_not_wait_for_the_disk",
     ),

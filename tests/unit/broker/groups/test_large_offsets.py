@@ -1,4 +1,7 @@
-"""Positions with more counts and reasons than one record holds stop no node, and no start."""
+"""Positions with more counts and reasons than one record holds stop no node, and no start.
+
+Nor do very many keys of group commits, which are stated in the same journal.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,6 +30,7 @@ from goqueue.model import (
 from goqueue.model.requests import Nack, Publish, Published, Returned, TopicConfig
 from goqueue.records import build
 from goqueue.storage import Storage
+from goqueue.transactions import KeyKept
 from tests.unit.broker.driven_node import EPOCH_NS, Crashed, DrivenNode
 from tests.unit.broker.users import create, join, poll, reject
 from tests.unit.storage.memory_files import MemoryFiles
@@ -162,14 +166,29 @@ def test_a_crash_between_two_pieces_of_a_position_takes_nothing_back(records: in
     assert {each.attempt for each in taken} == {8}
 
 
-def test_a_large_position_is_stated_in_many_turns() -> None:
-    node = scattered(node_with(50_000), 50_000)
+def units_of_turns(node: DrivenNode, turns: int) -> list[int]:
+    """The work of each of the next turns."""
     units = []
-    for _ in range(3000):
+    for _ in range(turns):
         node.now_ns = max(node.now_ns, int(node.node.next_deadline() or 0))
         node.runs_later_turns = False
         node.take(Woke())
         units.append(node.node.turn_units)
+    return units
+
+
+def test_a_large_position_is_stated_in_many_turns() -> None:
+    units = units_of_turns(scattered(node_with(50_000), 50_000), 3000)
+
+    assert max(units) < 2 * TURN_UNITS
+    assert sum(each > TURN_UNITS // 2 for each in units) > 5
+
+
+def test_very_many_keys_of_group_commits_are_stated_in_many_turns() -> None:
+    node = node_with(1)
+    kept = [KeyKept(key=f"key-{number}", at=EPOCH_NS) for number in range(50_000)]
+    turns = [kept[first : first + 10_000] for first in range(0, len(kept), 10_000)]
+    units = units_of_turns(journaled(node, *turns), 3000)
 
     assert max(units) < 2 * TURN_UNITS
     assert sum(each > TURN_UNITS // 2 for each in units) > 5
