@@ -12,6 +12,7 @@ from bench.cluster import (
     link,
     many_partitions,
     replicated_topics,
+    replicated_transactions,
     replication_cpu,
     waiting_delays,
 )
@@ -27,6 +28,7 @@ SUITE = Suite(
         "failover": failover.failover,
         "lost_nodes": replicated_topics.lost_nodes,
         "latency": replicated_topics.replication_latency,
+        "transactions": replicated_transactions.replicated_transactions,
         "catch_up": catch_up.catch_up,
         "delays": waiting_delays.waiting_delays,
         "cpu": replication_cpu.replication_cpu,
