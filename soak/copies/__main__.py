@@ -23,9 +23,9 @@ from goqueue.records import build
 from soak.copies.attempts import ATTEMPT
 from soak.copies.crew import Crew
 from soak.copies.notes import read_notes
-from soak.copies.servers import Servers, any_api, serve
 from soak.copies.verdict import Copy, Verdict, judge
 from soak.copies.worker import GROUP, SOURCE, TARGET, TARGET_PARTITIONS
+from soak.servers import Servers, any_api, serve
 from tests.integration.http_api import Api
 
 SOURCE_PARTITIONS = 4
@@ -43,7 +43,7 @@ def main() -> int:
         home = options.directory or stack.enter_context(tempfile.TemporaryDirectory())
         notes = Path(home) / "notes"
         notes.mkdir(parents=True)
-        servers = serve(options.nodes, Path(home) / "data", stack)
+        servers = serve(options.nodes, Path(home) / "data", stack, TARGET)
         _fill(servers, options.messages)
         blows = _run(servers, notes, options)
         copies, uncommitted = _find(servers)

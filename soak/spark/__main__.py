@@ -23,10 +23,9 @@ import goqueue
 from goqueue.client.sync import SyncConnection
 from goqueue.client.values import IsolationLevel
 from soak.copies.verdict import check_numbers, check_order
+from soak.servers import Servers, any_api, serve
 from soak.spark.crew import Crew, Failed
 from soak.spark.driver import Job
-from tests.integration.http_api import Api
-from tests.integration.server_process import ServerProcess, serving
 
 SOURCE_PARTITIONS = 4
 TARGET_PARTITIONS = 3
@@ -52,11 +51,11 @@ def main() -> int:
     soak = Soak(options)
     with contextlib.ExitStack() as stack:
         home = Path(options.directory or stack.enter_context(tempfile.TemporaryDirectory()))
-        server = stack.enter_context(serving(home / "data"))
+        servers = serve(options.nodes, home / "data", stack, "target-0")
         crew = Crew(home / "drivers", soak.chance)
         stack.callback(crew.end)
         for number in range(options.rounds):
-            soak.play(number, server, crew, home)
+            soak.play(number, servers, crew, home)
     return _report(options, soak)
 
 
@@ -64,6 +63,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="soak.spark", description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--batches", type=int, default=20, help="micro-batches of a copy")
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--blows", type=int, default=len(BLOWS), help="per round, in turn")
     parser.add_argument("--seed", type=int, default=1)
@@ -81,10 +81,10 @@ class Soak:
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
 
-    def play(self, number: int, server: ServerProcess, crew: Crew, home: Path) -> None:
+    def play(self, number: int, servers: Servers, crew: Crew, home: Path) -> None:
         """One round."""
         job = Job(
-            url=server.url,
+            url=servers.url,
             source=f"source-{number}",
             target=f"target-{number}",
             checkpoint=str(home / f"checkpoint-{number}"),
@@ -92,19 +92,20 @@ class Soak:
             keys=KEYS,
             batches=self._options.batches,
         )
-        with contextlib.closing(Api(server.url)) as api:
-            api.create(job.source, SOURCE_PARTITIONS)
-            api.create(job.target, TARGET_PARTITIONS)
+        kept = {} if servers.copies == 1 else {"replication_factor": servers.copies}
+        with any_api(servers) as api:
+            api.create(job.source, SOURCE_PARTITIONS, **kept)
+            api.create(job.target, TARGET_PARTITIONS, **kept)
         due = [next(self._blows) for _ in range(self._options.blows)]
         began = time.monotonic()
-        self._run(server, crew, job, due)
+        self._run(servers, crew, job, due)
         took_s = time.monotonic() - began
-        broken = self._judge(server, job)
+        broken = self._judge(servers, job)
         self.violations += [f"round {number}: {each}" for each in broken]
         said = "sound" if not broken else f"{len(broken)} violations"
         _say(f"round {number}: killed {', '.join(due)}: {said}, {took_s:.0f} s")
 
-    def _run(self, server: ServerProcess, crew: Crew, job: Job, due: list[str]) -> None:
+    def _run(self, servers: Servers, crew: Crew, job: Job, due: list[str]) -> None:
         """Copy, and strike whenever so many batches are through."""
         deadline = time.monotonic() + ROUND_S_MAX
         waiting = list(due)
@@ -116,7 +117,7 @@ class Soak:
             assert time.monotonic() < deadline, "the copy does not come to an end"
             if waiting and _batches(job) >= marks[len(due) - len(waiting)]:
                 time.sleep(self.chance.random() * HESITATION_S)
-                if _strike(waiting[0], server, crew, job):
+                if _strike(waiting[0], servers, crew, job):
                     self.counts[f"killed: {waiting.pop(0)}"] += 1
             try:
                 is_done = crew.is_done(LOOK_S)
@@ -129,10 +130,10 @@ class Soak:
                 crew.copy(job)
         self.counts["batches"] += _batches(job)
 
-    def _judge(self, server: ServerProcess, job: Job) -> list[str]:
+    def _judge(self, servers: Servers, job: Job) -> list[str]:
         """What is wrong with the copy, after one more crash."""
-        server.restart()
-        with goqueue.connect_sync(server.url) as q:
+        servers.restart()
+        with goqueue.connect_sync(servers.url) as q:
             left = [each.transactional_id for each in q.transactions.list()]
             if left:
                 # Reading would wait for them.
@@ -147,10 +148,10 @@ class Soak:
         ]
 
 
-def _strike(blow: str, server: ServerProcess, crew: Crew, job: Job) -> bool:
+def _strike(blow: str, servers: Servers, crew: Crew, job: Job) -> bool:
     match blow:
         case "broker":
-            server.restart()
+            servers.strike()
         case "executor":
             return crew.kill_executor()
         case _:

@@ -24,6 +24,7 @@ from goqueue.model.requests import (
 from goqueue.records import build
 from goqueue.sim.cluster.brokers import BrokerMachine
 from goqueue.sim.cluster.copy_ledger import Attempt, CopyLedger
+from goqueue.sim.cluster.processes import ClusterProcess
 from goqueue.sim.cluster.quorum_run import Create, QuorumSwarm
 from goqueue.sim.cluster.replication_run import ReplicationRun, ReplicationSwarm
 from goqueue.sim.cluster.transaction_clients import (
@@ -47,6 +48,9 @@ _STEP_NS = 25 * MILLISECOND
 _DRAIN_STEPS = 60
 # How often a client looks at its answer, or goes on.
 _STEP_SHARE = 0.3
+# How often a role is disturbed beside all else, and how often it only stands still.
+_ROLE_SHARE = 0.35
+_PAUSED_SHARE = 0.3
 _COORDINATOR = LogId("__consumer_offsets", 0)
 # Far above the numbers of moves that a coordinator gives.
 _STRAY_FROM = 1 << 50
@@ -73,6 +77,7 @@ class TransactionRun(ReplicationRun):
         swarm = msgspec.structs.replace(swarm, wipes=False, brokers=3)
         super().__init__(seed, trace, steps, create=create or _create, copies=copies, swarm=swarm)
         self._clients_chance = chance
+        self._roles = Random(seed * 29 + 3)  # noqa: S311 - as above
         # What is to be copied comes slowly, beside all else.
         self.publishers = [each for each in self.publishers if each.is_idempotent]
         self.ledger = CopyLedger()
@@ -117,6 +122,39 @@ class TransactionRun(ReplicationRun):
         if not self.clients[0].is_draining:
             self._kill_some()
             self._stray()
+
+    def _disturb_hard(self) -> None:
+        super()._disturb_hard()
+        if self._roles.random() < _ROLE_SHARE:
+            self._disturb_role()
+
+    def _disturb_role(self) -> None:
+        """Kill whoever coordinates, or leads copies, or let it stand still until it is replaced."""
+        if not all(each.is_running and not each.is_paused for each in self.processes):
+            return
+        logs = (_COORDINATOR, LogId(COPIES, self._roles.randrange(PARTITIONS)))
+        process = self._leader(self._roles.choice(logs))
+        if process is None or process.name in self._stopping:
+            return
+        if self._roles.random() < _PAUSED_SHARE:
+            process.pause()
+            self._resume_later(process, self._roles.choice((5, 8)) * SECOND)
+        else:
+            self.kill(process, loses_power=self._roles.random() < 0.5)
+            delay_ns = self._roles.choice((300, 1000, 3000)) * MILLISECOND
+            self.time.after(delay_ns, lambda: None if process.is_running else process.begin())
+
+    def _leader(self, log: LogId) -> ClusterProcess | None:
+        """The process that leads a partition, as some broker knows."""
+        for machine in self.machines:
+            member = machine.node.cluster
+            topic = None if member is None else member.replicas.image.topic(log.topic)
+            if member is None or topic is None:
+                continue
+            state = member.replicas.image.partition(topic.number, log.partition)
+            if state is not None and state.leader is not None:
+                return next(each for each in self.processes if each.name == state.leader)
+        return None
 
     def _kill_some(self) -> None:
         """A program is killed now and then."""

@@ -1,4 +1,4 @@
-"""What keeps the copies: one node, or the nodes of a cluster, whose roles are killed in turn."""
+"""What keeps the messages of a soak: one node, or a cluster whose roles are killed in turn."""
 
 import contextlib
 import http.client
@@ -14,7 +14,7 @@ from tests.integration.cluster.cluster_processes import HTTP, ClusterProcesses, 
 from tests.integration.http_api import Answer, Api
 from tests.integration.server_process import serving
 
-__all__ = ["Servers", "serve"]
+__all__ = ["Servers", "any_api", "serve"]
 
 
 _WAIT_S_MAX = 60.0
@@ -67,12 +67,14 @@ class _OneNode:
 
 
 class _Cluster:
-    """Three nodes: whoever coordinates, leads the copies or decides is killed, one at a time."""
+    """Three nodes: whoever coordinates, leads or decides is killed, one at a time."""
 
-    def __init__(self, directory: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(self, directory: Path, stack: contextlib.ExitStack, led: str) -> None:
         directory.mkdir(parents=True)
         self._nodes: ClusterProcesses = stack.enter_context(running_cluster(directory, 3))
         self._roles = itertools.cycle(("coordinator", "leader", "controller"))
+        # The topic of which a leader is killed.
+        self._led = led
 
     @property
     def url(self) -> str:
@@ -93,7 +95,7 @@ class _Cluster:
         if role == "controller":
             path, key = "cluster/state", "controller_id"
         else:
-            topic = "__consumer_offsets" if role == "coordinator" else "target"
+            topic = "__consumer_offsets" if role == "coordinator" else self._led
             path, key = f"topics/{topic}/partitions", "leader"
         for name in self._nodes.names:
             try:
@@ -115,12 +117,12 @@ class _Cluster:
         return [self._nodes[name].stop() for name in self._nodes.names]
 
 
-def serve(count: int, directory: Path, stack: contextlib.ExitStack) -> Servers:
-    """One node, or a cluster of three, for as long as the stack lasts."""
+def serve(count: int, directory: Path, stack: contextlib.ExitStack, led: str) -> Servers:
+    """One node, or a cluster of three, for as long as the stack lasts; `led` is a topic there."""
     if count == 1:
         return _OneNode(directory, stack)
     assert count == 3, "a cluster of the soak has three nodes"
-    return _Cluster(directory, stack)
+    return _Cluster(directory, stack, led)
 
 
 class PatientApi(Api):
