@@ -167,7 +167,7 @@ setup-kafka: setup ## fetch what `make bench-peers` needs to measure Kafka: its 
 # Tests of compiled modules, and of some that stand on them; `make test-exhaustive` adds the others.
 # What has no compiled code below it would only run a second time.
 with_twins := records model delivery/wheel delivery/test_delays.py delivery/test_delays_machine.py \
-	log storage/test_log_files.py storage/test_storage_machine.py \
+	delivery/test_ranges.py log storage/test_log_files.py storage/test_storage_machine.py \
 	gateways/test_receipts.py runtime/test_file_commits.py schemas/test_avro_walk.py schemas/test_avro_validator.py
 above_twins := storage
 

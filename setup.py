@@ -39,6 +39,7 @@ COMPILED = (
         )
     ),
     *(f"goqueue.records.arrow.{name}" for name in ("input", "reader", "writer")),
+    "goqueue.delivery.offset_blocks",
     "goqueue.delivery.wheel.sieve",
     "goqueue.gateways.receipts",
     "goqueue.model.digits",

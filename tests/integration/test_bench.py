@@ -17,7 +17,7 @@ from bench.goqueue_node import RawRoad
 from bench.peers.redis_streams import command, entries_end, settle
 from goqueue import records
 from goqueue.model import Message
-from goqueue.records import build
+from goqueue.records import build, stamp
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = {
@@ -354,8 +354,9 @@ def test_the_bench_of_peers_stands_beside_every_peer_that_is_installed(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_raw_road_acknowledges_every_range_of_every_share() -> None:
-    records = bytes(build([Message(value=b"x")] * 3))
+def test_the_raw_road_acknowledges_every_message_of_every_share() -> None:
+    records = build([Message(value=b"x")] * 3)
+    stamp(records, 4, 1)
     heads = [
         {"leases": [{"handle": "a:0:1:k", "offsets": [[0, 2], [5, 6]], "delivery_count": 1}]},
         {
@@ -364,6 +365,7 @@ def test_the_raw_road_acknowledges_every_range_of_every_share() -> None:
                 {"handle": "a:1:2:m", "offsets": [[3, 4]]},
             ]
         },
+        {"leases": [{"handle": "a:2:1:n", "count": 1}, {"handle": "a:2:2:o", "count": 2}]},
     ]
     shares = b"".join(
         len(head).to_bytes(4) + len(records).to_bytes(4) + head + records
@@ -373,13 +375,15 @@ def test_the_raw_road_acknowledges_every_range_of_every_share() -> None:
 
     count, ack = RawRoad("workers", "m", "1s").settle(answer)
 
-    assert count == 6
+    assert count == 9
     assert ack.startswith(b"POST /groups/workers/leases/ack HTTP/1.1\r\n")
     assert msgspec.json.decode(ack.partition(b"\r\n\r\n")[2]) == {
         "leases": [
-            {"handle": "a:0:1:k", "offsets": [[0, 2], [5, 6]]},
+            {"handle": "a:0:1:k", "steps": [0, 1, 4]},
             {"handle": "a:1:1:l", "offsets": [[7, 9]]},
             {"handle": "a:1:2:m", "offsets": [[3, 4]]},
+            {"handle": "a:2:1:n", "offsets": [[4, 5]]},
+            {"handle": "a:2:2:o", "offsets": [[5, 7]]},
         ]
     }
 

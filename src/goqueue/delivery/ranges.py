@@ -8,8 +8,9 @@ Invariant: the floor is the lowest offset that is not in the set; two equal sets
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
+from goqueue.delivery.offset_blocks import BLOCK_SHIFT, bits_by_block
 from goqueue.model import Offset, Range, runs
 
 __all__ = ["Ranges", "Stretch"]
@@ -17,13 +18,11 @@ __all__ = ["Ranges", "Stretch"]
 # Some offsets that are near each other: where the bits begin, and the bits, the lowest first.
 Stretch = tuple[int, bytes]
 
-_SHIFT = 9
+_SHIFT = BLOCK_SHIFT
 _BLOCK = 1 << _SHIFT
 _MASK = _BLOCK - 1
 # All blocks of which nothing is missing share this number.
 _FULL = (1 << _BLOCK) - 1
-_ZEROS = b"0" * _BLOCK
-_ONE = ord("1")
 
 
 class Ranges:
@@ -127,7 +126,7 @@ class Ranges:
 
     def _is_disjoint(self, offsets: Sequence[int]) -> bool:
         blocks = self._blocks
-        return not any(bits & blocks.get(number, 0) for number, bits in _by_block(offsets))
+        return not any(bits & blocks.get(number, 0) for number, bits in bits_by_block(offsets))
 
     def next_missing(self, offset: int) -> int:
         """The first offset from this one on that is not in the set."""
@@ -174,7 +173,7 @@ class Ranges:
             return
         if first < self._floor:
             offsets = offsets[bisect_left(offsets, self._floor) :]
-        for number, bits in _by_block(offsets):
+        for number, bits in bits_by_block(offsets):
             self._set(number, bits)
         self._climb()
 
@@ -279,25 +278,6 @@ class Ranges:
         if len(numbers) > len(self._blocks):
             return [each for each in self._blocks.items() if each[0] in numbers]
         return [(each, self._blocks[each]) for each in numbers if each in self._blocks]
-
-
-def _by_block(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The bits of sorted offsets, block by block."""
-    place, count = 0, len(offsets)
-    while place < count:
-        number = offsets[place] >> _SHIFT
-        last = (number << _SHIFT) + _MASK
-        upto = bisect_left(offsets, last + 1, place)
-        if offsets[upto - 1] - offsets[place] == upto - 1 - place:
-            yield number, _ones(offsets[place] & _MASK, upto - place)
-            place = upto
-            continue
-        # To write the digits and read the number costs half of what shifting and adding does.
-        digits = bytearray(_ZEROS)
-        for offset in offsets[place:upto]:
-            digits[last - offset] = _ONE
-        yield number, int(digits, 2)
-        place = upto
 
 
 def _ones(low: int, count: int) -> int:

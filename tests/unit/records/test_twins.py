@@ -169,8 +169,8 @@ def test_this_process_runs_one_twin_throughout() -> None:
     names += [f"goqueue.records.{name}" for name in ("json_messages", "json_text", "record")]
     names += [f"goqueue.records.{name}" for name in ("routing", "traceparent")]
     names += [f"goqueue.records.arrow.{name}" for name in ("input", "reader", "writer")]
-    names += ["goqueue.delivery.wheel.sieve", "goqueue.gateways.receipts"]
-    for name in (*names, "goqueue.model.digits"):
+    names += ["goqueue.delivery.offset_blocks", "goqueue.delivery.wheel.sieve"]
+    for name in (*names, "goqueue.gateways.receipts", "goqueue.model.digits"):
         module = importlib.import_module(name)
         assert str(module.__file__).endswith(".py") is not COMPILED
 
