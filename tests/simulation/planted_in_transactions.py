@@ -86,8 +86,8 @@ def lets_transactions_run_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_decisions_whose_markers_may_be_lost(patch: pytest.MonkeyPatch) -> None:
-    def trusting(_: Any, current: Any, partition: Any, __: Any) -> None:
-        current.missing.pop(partition.log_id, None)
+    def trusting(_: Any, current: Any, log: Any, __: Any) -> None:
+        current.missing.pop(log, None)
 
     patch.setattr(f"{_MARKERS}._committed", trusting)
 

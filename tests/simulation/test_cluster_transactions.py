@@ -372,7 +372,7 @@ def test_offsets_and_acks_take_effect_with_the_transaction_over_the_loss_of_the_
     for number in range(3):
         cluster.publish(f"{number}", 0)
     cluster.end(is_commit=True)
-    join = Join(group="copies", client_id="c", topics=(TOPIC,), token="t")  # noqa: S106 - a name
+    join = Join(group="copies", client_id="c", topics=(TOPIC,), token="t")  # noqa: S106 - names the join
     member = cluster.ask(join, Joined)
     poll = Poll(group="copies", member_id=member.member_id, messages_max=2, wait_ns=SECOND)
     (lease,) = cluster.ask(poll, Leased, broker=1).partitions[0].leases

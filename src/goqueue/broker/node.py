@@ -157,7 +157,6 @@ class Node:
         self.coordinators = None
         if self.cluster is not None:
             self.coordinators = Coordinators(state, self.cluster, self._caller_waits, settings)
-            state.audit.home = lambda: state.journals.of_topics
         self._partition_events = PartitionEvents(
             state, self._components, ends, self.cluster, self.coordinators
         )
@@ -194,6 +193,7 @@ class Node:
 
     def _open_edge(self, member: ClusterMember, coordinators: Coordinators) -> None:
         """Let commands of clients go to the brokers that serve them."""
+        self._state.audit.home = lambda: self._state.journals.of_topics
         publisher, check = self._components.publisher, self._caller_waits.check
         transactions = ClusterTransactions(self._state, publisher, check)
         events = self._partition_events
