@@ -86,8 +86,8 @@ def lets_transactions_run_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_decisions_whose_markers_may_be_lost(patch: pytest.MonkeyPatch) -> None:
-    def trusting(_: Any, current: Any, log: Any, __: Any) -> None:
-        current.missing.pop(log, None)
+    def trusting(writer: Any, current: Any, log: Any, _: Any) -> None:
+        writer._remove(current, log)
 
     patch.setattr(f"{_MARKERS}._committed", trusting)
 
