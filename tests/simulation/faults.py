@@ -2,12 +2,12 @@
 
 `first_seeds.json` remembers that seed, so that a test need not search. A change of behaviour gives
 the seeds other lives; then the search begins anew, and the program writes what it found:
-`python -m tests.simulation.faults`.
+`python -m tests.simulation.faults`, for all faults or for those that it is told.
 """
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import msgspec
@@ -185,25 +185,37 @@ def _seed_of(name: str) -> int | None:
     return seed if seed is not None and fault.is_noticed_by(seed) else fault.first_seed()
 
 
-def main() -> int:
-    """Look for a seed where the remembered one finds nothing; write the table anew."""
-    found: dict[str, int] = {}
+def _write(seeds: dict[str, int]) -> None:
+    """In the order of the faults; those that were not looked for keep what they had."""
+    ordered = {fault.name: seeds[fault.name] for fault in FAULTS if fault.name in seeds}
+    text = msgspec.json.format(msgspec.json.encode(ordered), indent=2)
+    _REMEMBERED.write_bytes(text + b"\n")
+
+
+def main(*names: str) -> int:
+    """Look for a seed where the remembered one finds nothing, of these faults or of all.
+
+    What was found is written at once: a search that is ended early is not lost.
+    """
+    seeds = dict(FIRST_SEEDS)
     lost: list[str] = []
-    names = [fault.name for fault in FAULTS]
     with ProcessPoolExecutor() as processes:
-        for name, seed in zip(names, processes.map(_seed_of, names), strict=True):
+        wanted = names or tuple(fault.name for fault in FAULTS)
+        searches = {processes.submit(_seed_of, name): name for name in wanted}
+        for search in as_completed(searches):
+            name, seed = searches[search], search.result()
             if seed is None:
                 lost.append(name)
+                seeds.pop(name, None)
             else:
-                found[name] = seed
+                seeds[name] = seed
+            _write(seeds)
             sys.stdout.write(f"{name}: {seed}\n")
             sys.stdout.flush()
-    text = msgspec.json.format(msgspec.json.encode(found), indent=2)
-    _REMEMBERED.write_bytes(text + b"\n")
     if lost:
         sys.stdout.write(f"not found within {SEEDS_MAX} seeds: {', '.join(lost)}\n")
     return 1 if lost else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))
