@@ -25,6 +25,7 @@ def draw_info(found: ClusterState) -> None:
         ("controller", found.controller_id or "none"),
         ("epoch", str(found.controller_epoch)),
         ("metadata version", str(found.version)),
+        ("feature level", str(found.feature_level or "")),
         ("nodes", f"{len(found.nodes)}, {alive} alive"),
         ("voters", ", ".join(node.id for node in found.nodes if node.is_voter)),
         ("problem", found.problem),

@@ -31,7 +31,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster as one node knows it; `version` is that of the metadata.
 
     `controller_id` is empty while there is no controller, `problem` tells what keeps the node from
-    its cluster.
+    its cluster. `feature_level` rises when all nodes run a version that understands more.
     """
 
     cluster_id: str
@@ -41,6 +41,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[ClusterNode, ...]
     updated_at: dt.datetime
     problem: str = ""
+    feature_level: int = 0
 
     @property
     def controller(self) -> ClusterNode | None:

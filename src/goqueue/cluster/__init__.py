@@ -20,6 +20,7 @@ from goqueue.cluster.bootstrap import (
     WaitForPeers,
     stand_in,
 )
+from goqueue.cluster.feature_levels import level_of, raised_level, understood_levels
 from goqueue.cluster.isr_rules import (
     REPLICA_LAG_NS,
     FollowerProgress,
@@ -209,7 +210,10 @@ __all__ = [
     "choose_furthest",
     "committed_end",
     "elect_leaders",
+    "level_of",
+    "raised_level",
     "stand_in",
+    "understood_levels",
     "voters_written",
     "wanted_isr",
 ]

@@ -55,7 +55,7 @@ __all__ = [
 # How many group coordinators a cluster has; fixed when it is created.
 COORDINATORS = 1
 # The highest feature level that this version supports.
-FEATURE_LEVEL = 1
+FEATURE_LEVEL = 2
 
 
 class BrokerAddresses(msgspec.Struct, frozen=True, kw_only=True):

@@ -73,11 +73,7 @@ from goqueue.model.effects import (
     Truncate,
     Write,
 )
-from goqueue.model.errors import (
-    Code,
-    Facts,
-    Refused,
-)
+from goqueue.model.errors import Code, Facts, Refused
 from goqueue.model.events import (
     Asked,
     Compacted,
@@ -136,12 +132,7 @@ from goqueue.model.limits import (
     SEGMENT_BYTES,
     VALUE_BYTES_MAX,
 )
-from goqueue.model.messages import (
-    Header,
-    Message,
-    Priority,
-    Record,
-)
+from goqueue.model.messages import Header, Message, Priority, Record
 from goqueue.model.notation import (
     format_duration,
     format_time,
@@ -207,6 +198,7 @@ from goqueue.model.reports import (
     ControllerElected,
     DeadLettersRefused,
     DeadLettersStalled,
+    FeaturesEnabled,
     GroupRebalanced,
     MembersLost,
     MessagesDeadLettered,
@@ -271,11 +263,7 @@ from goqueue.model.schemas import (
     Visible,
 )
 from goqueue.model.secret import MASK, Secret
-from goqueue.model.settings import (
-    Cleanup,
-    Flush,
-    LogSettings,
-)
+from goqueue.model.settings import Cleanup, Flush, LogSettings
 from goqueue.model.suggestions import nearest_name, ways_to_install
 from goqueue.model.wire import (
     ABORTED_HEADER,
@@ -420,6 +408,7 @@ __all__ = [
     "Effect",
     "Facts",
     "Failed",
+    "FeaturesEnabled",
     "Fetch",
     "Fetched",
     "FetchedSlice",

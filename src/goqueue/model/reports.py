@@ -20,6 +20,7 @@ __all__ = [
     "ControllerElected",
     "DeadLettersRefused",
     "DeadLettersStalled",
+    "FeaturesEnabled",
     "GroupRebalanced",
     "MembersLost",
     "MessagesDeadLettered",
@@ -220,6 +221,12 @@ class NodeFenced(msgspec.Struct, frozen=True, kw_only=True, tag="node_fenced"):
     node: str
 
 
+class FeaturesEnabled(msgspec.Struct, frozen=True, kw_only=True, tag="features_enabled"):
+    """All nodes of the cluster understand a higher feature level, which is in force from now on."""
+
+    level: int
+
+
 class NodeForgotten(msgspec.Struct, frozen=True, kw_only=True, tag="node_forgotten"):
     """An operator removed a node."""
 
@@ -273,6 +280,7 @@ NodeReport = (
     | NodeRegistered
     | NodeFenced
     | NodeForgotten
+    | FeaturesEnabled
     | UncleanElection
     | ClusterDisturbed
     | ReplicaLost

@@ -41,6 +41,13 @@ CLUSTER_ROWS = (
         burst=0,
     ),
     LogEvent(
+        name="features_enabled",
+        level=Level.INFO,
+        message="all nodes of the cluster understand a higher feature level, which is in force",
+        fields={"level": "number of the level; older versions can no longer join"},
+        burst=0,
+    ),
+    LogEvent(
         name="unclean_election",
         level=Level.ERROR,
         message="a node leads a partition although it may lack committed messages",

@@ -19,6 +19,7 @@ from collections import deque
 
 import msgspec
 
+from goqueue.broker.cluster.level_gate import with_level
 from goqueue.broker.cluster.partition_controller import PartitionController
 from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.state import NodeState
@@ -153,6 +154,7 @@ class Controller:
             *self._fence_lost(now),
         ]
         changes += self.partitions.decide(changes, answers, now)
+        changes = with_level(self._state, metadata.image, changes, answers)
         if not changes:
             changes = [*self._change_voters()]
         if not changes and metadata.wants_statement:
@@ -179,7 +181,12 @@ class Controller:
         image = self._metadata.image
         known = image.brokers.get(wanted.voter.broker)
         if not wanted.asked.level_min <= image.feature_level <= wanted.asked.level_max:
-            return f"the cluster has feature level {image.feature_level}"
+            asked = wanted.asked
+            return (
+                f"the cluster has feature level {image.feature_level}, and this version "
+                f"({asked.release or 'unknown'}) understands {asked.level_min} to "
+                f"{asked.level_max}: install a newer version"
+            )
         if known is None:
             return None if len(image.brokers) < BROKERS_MAX else "the cluster has too many nodes"
         if known.registration.directory != wanted.voter.directory:

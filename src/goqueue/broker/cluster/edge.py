@@ -32,6 +32,7 @@ from goqueue.broker.cluster.forward_parts import (
 )
 from goqueue.broker.cluster.forward_server import ForwardServer
 from goqueue.broker.cluster.forwarder import Forwarder
+from goqueue.broker.cluster.level_gate import LevelGate
 from goqueue.broker.cluster.member import ClusterMember
 from goqueue.broker.cluster.partition_reports import PartitionReports
 from goqueue.broker.cluster.routes import Routes
@@ -166,7 +167,8 @@ class ClusterEdge:
         }
         for kind, how in handle.items():
             edge[kind] = self._around(how, here[kind])
-        return edge
+        gate = LevelGate(self.routes)
+        return {kind: gate.around(kind, handler) for kind, handler in edge.items()}
 
     def _around(
         self, how: Callable[[RequestId, Command, Now, Handler], None], here: Handler

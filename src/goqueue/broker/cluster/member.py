@@ -22,6 +22,7 @@ from goqueue.broker.cluster.cluster_producers import ClusterProducers
 from goqueue.broker.cluster.controller import Controller, Registration
 from goqueue.broker.cluster.controller_line import ControllerLine
 from goqueue.broker.cluster.image_follower import ImageFollower
+from goqueue.broker.cluster.level_gate import halt_if_too_old
 from goqueue.broker.cluster.member_reports import MemberReports
 from goqueue.broker.cluster.metadata_records import attempted_voters
 from goqueue.broker.cluster.partition_controller import PartitionController
@@ -567,6 +568,7 @@ class ClusterMember:
         self._has_news = False
 
     def _follow_image(self, metadata: QuorumMetadata, own: BrokerStateJournal, now: Now) -> None:
+        halt_if_too_old(self._state, metadata.image.feature_level)
         cluster_id = metadata.image.cluster_id
         if cluster_id and not own.state.cluster_id:
             entered = msgspec.structs.replace(own.state, cluster_id=cluster_id)

@@ -10,6 +10,7 @@ from goqueue.cluster import (
     BrokerRegistered,
     BrokerRemoved,
     ClusterCreated,
+    FeatureLevelRaised,
     MetadataImage,
     Quorum,
     UncleanLeaderElected,
@@ -18,6 +19,7 @@ from goqueue.model import (
     ClusterDisturbed,
     ClusterFormed,
     ControllerElected,
+    FeaturesEnabled,
     NodeFenced,
     NodeForgotten,
     NodeRegistered,
@@ -52,6 +54,9 @@ class MemberReports:
                         report(Report(report=NodeFenced(node=change.broker)))
                     case BrokerRemoved():
                         report(Report(report=NodeForgotten(node=change.broker)))
+                    case FeatureLevelRaised():
+                        raised = FeaturesEnabled(level=change.level)
+                        report(Report(report=raised))
                     case UncleanLeaderElected():
                         self._tell_unclean(change, image)
 

@@ -1,10 +1,22 @@
-"""The records of the metadata log, as they are stored: JSON arrays of changes."""
+"""The records of the metadata log, as they are stored: JSON arrays of changes.
+
+What this version cannot read belongs to a later feature level: whoever applies it ends, see
+`LevelGate`. A record is written only behind the one that raises the level, so none is misread.
+"""
 
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from goqueue.cluster import ClusterCreated, MetadataChange, Voter, Voters, voters_written
+from goqueue.cluster import (
+    FEATURE_LEVEL,
+    ClusterCreated,
+    FeatureLevelRaised,
+    MetadataChange,
+    Voter,
+    Voters,
+    voters_written,
+)
 from goqueue.model import Answer, Offset
 from goqueue.records import Buffer, Flag, decode, walk
 
@@ -43,8 +55,15 @@ def decode_records(data: Buffer) -> Iterator[MetadataRecord]:
     for position in walk(data).positions:
         record = decode(data, position)
         is_ours = not record.flags & Flag.CONTROL
-        changes = _decoder.decode(record.value or b"") if is_ours else []
+        changes = _changes(record.value or b"") if is_ours else []
         yield MetadataRecord(Offset(record.offset + 1), tuple(changes))
+
+
+def _changes(value: bytes) -> list[MetadataChange]:
+    try:
+        return _decoder.decode(value)
+    except msgspec.ValidationError:
+        return [FeatureLevelRaised(level=FEATURE_LEVEL + 1)]
 
 
 class Proposal(msgspec.Struct, frozen=True):

@@ -37,6 +37,11 @@ class Routes:
         """The broker that decides, as far as this one knows."""
         return self._controller()
 
+    @property
+    def image(self) -> MetadataImage | None:
+        """The committed image; None before the metadata log was read."""
+        return self._image()
+
     def topic(self, name: str) -> TopicStated | None:
         image = self._image()
         return None if image is None else image.topic(name)

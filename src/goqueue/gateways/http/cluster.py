@@ -84,6 +84,9 @@ class ReportedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     nodes: tuple[NodeOut, ...]
     updated_at: TimeText
     problem: Annotated[str, Meta(description="What keeps this node from its cluster.")] = ""
+    feature_level: Annotated[
+        Count, Meta(description="What all nodes understand, and the cluster uses; absent alone.")
+    ] = 0
 
 
 class NodeHealthOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -273,6 +276,7 @@ async def _state(call: Call) -> ReportedState:
         nodes=tuple(_node(each) for each in found.nodes),
         updated_at=format_time(found.updated_at),
         problem=found.problem,
+        feature_level=found.feature_level,
     )
 
 

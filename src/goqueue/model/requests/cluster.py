@@ -252,7 +252,8 @@ class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
     controller_epoch: int
     nodes: tuple[ClusterNode, ...]
     updated_at: Timestamp = Timestamp(0)
-    feature_level: int = 1
+    # 0 where there is no cluster.
+    feature_level: int = 0
     problem: str = ""
 
 

@@ -39,9 +39,10 @@ def test_the_last_voter_is_never_forgotten_and_later_requests_are_answered() -> 
     epoch = alone.metadata.image.brokers["a"].epoch
     propose(alone, BrokerResigned(broker="a", epoch=epoch))
     controller = Controller(alone.state, alone.metadata, Liveness(LivenessTimes()))
-    # It ends the joint change with which the cluster began.
-    controller.decide(alone.now)
-    alone.carry_out()
+    # It raises the feature level, and ends the joint change with which the cluster began.
+    for _ in range(2):
+        controller.decide(alone.now)
+        alone.carry_out()
 
     controller.forget(RequestId(7), "a", alone.now)
     controller.leave(RequestId(8), "a", alone.now)
@@ -53,15 +54,17 @@ def test_the_last_voter_is_never_forgotten_and_later_requests_are_answered() -> 
     assert second == Answer(request=RequestId(8), reply=Done())
 
 
-def deciding() -> tuple[Bench, BenchBroker, Controller]:
+def deciding(level: int = FEATURE_LEVEL) -> tuple[Bench, BenchBroker, Controller]:
     """A controller that has nothing left to decide; run 3 of broker x is registered."""
     bench = Bench("a")
     alone = bench.elect("a", "")
     alone.carry_out()
-    propose(alone, BrokerRegistered(broker="x", directory="x-disk", incarnation=3))
+    registered = BrokerRegistered(broker="x", directory="x-disk", incarnation=3, level_max=level)
+    propose(alone, registered)
     controller = Controller(alone.state, alone.metadata, Liveness(LivenessTimes()))
-    controller.decide(alone.now)
-    alone.carry_out()
+    for _ in range(2):
+        controller.decide(alone.now)
+        alone.carry_out()
     return bench, alone, controller
 
 
@@ -134,3 +137,29 @@ def test_a_broker_that_may_not_be_registered_is_told_why(unfit: Registration, re
     (told,) = [each for each in bench.sent("a", "x") if isinstance(each, RegistrationRefused)]
     assert reason in told.reason
     assert alone.metadata.image.brokers["x"] == known
+
+
+def test_the_level_rises_in_the_record_that_registers_the_last_newer_broker() -> None:
+    _, alone, controller = deciding(level=1)
+    assert alone.metadata.image.feature_level == 1
+
+    controller.register(wish(4, alone.metadata.image.version))
+    controller.decide(alone.now)
+    alone.carry_out()
+
+    image = alone.metadata.image
+    assert image.feature_level == FEATURE_LEVEL
+    assert image.brokers["x"].epoch == image.version
+
+
+def test_an_older_broker_is_refused_once_the_level_is_raised_and_told_what_to_do() -> None:
+    bench, alone, controller = deciding()
+    assert alone.metadata.image.feature_level == FEATURE_LEVEL
+
+    controller.register(wish(9, 1 << 40, levels=(1, 1)))
+    controller.decide(alone.now)
+    alone.carry_out()
+
+    (told,) = [each for each in bench.sent("a", "x") if isinstance(each, RegistrationRefused)]
+    assert f"feature level {FEATURE_LEVEL}" in told.reason
+    assert "install a newer version" in told.reason
