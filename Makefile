@@ -116,6 +116,9 @@ soak-deploys: setup ## replace and kill workers under load for SECONDS=600; chec
 soak-cluster: setup ## kill, stop and cut off nodes of a cluster under load for SECONDS=600; compare all copies
 	@$(venv) -m soak.cluster --seconds $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),600)
 
+soak-upgrade: setup ## replace the nodes of a cluster by this version under load, one at a time; check what clients saw
+	@$(venv) -m soak.upgrade
+
 soak-spark: setup-spark ## copy 100,000 rows with Spark, ten times, while executor, driver and node are killed
 	@$(venv) -m soak.spark
 

@@ -1,10 +1,11 @@
 """The program: `python -m soak.cluster --seconds 600`.
 
-Publishes all the time through the SDK, and meanwhile kills, stops, restarts and cuts off nodes, one
-at a time or all at once. Their disks fill up, fail, and lose with the power what was not synced. At
-the end everything is healed, read and compared: each message that was
-acknowledged is where it was said to be, none is stored twice, and the files of all nodes are equal.
-Exit code 1 when a promise was broken.
+Publishes, works off a queue and writes in transactions all the time through the SDK, and meanwhile
+kills, stops, restarts and cuts off nodes, one at a time or all at once. Their disks fill up, fail,
+and lose with the power what was not synced. At the end everything is healed, read and compared:
+each message that was acknowledged is where it was said to be, none is stored twice, each was
+delivered and none after its ack, transactions are there whole or not at all, and the files of all
+nodes are equal. Prints what was done and what was checked. Exit code 1 when a promise was broken.
 """
 
 import argparse
@@ -16,21 +17,19 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import goqueue
 from goqueue.client.retries import Retries
 from goqueue.records import scan
-from soak.cluster.verdict import Acknowledged, Copy, Verdict, judge
+from soak.cluster.load import PARTITIONS, TOPIC, Load, messages_of
+from soak.cluster.verdict import Copy, Verdict, judge
 from tests.integration.cluster.cluster_processes import ClusterProcesses
 from tests.integration.frail_node import FrailDisk, program_on
 from tests.integration.link_proxy import LinkProxy
 from tests.integration.small_disk import mount, unmount
 
-TOPIC = "orders"
-PARTITIONS = 6
-PUBLISHERS = 4
 NODES = 3
 # What a publisher waits for: longer than any fault lasts.
 TIMEOUT_S = 60.0
@@ -62,11 +61,8 @@ class Soak:
         self.chance = random.Random(seed)
         self.bytes_lost = 0
         self._coming: list[str] = []
-        self.acknowledged: list[Acknowledged] = []
         self.faults: dict[str, int] = {}
-        self.refused = 0
-        self.longest_s = 0.0
-        self.is_over = False
+        self.load = Load(self.connect, self.chance)
 
     @property
     def urls(self) -> list[str]:
@@ -76,27 +72,6 @@ class Soak:
         return goqueue.connect(
             self.urls, timeout_s=TIMEOUT_S, retries=Retries(total_s=TIMEOUT_S, wait_s_max=0.5)
         )
-
-    # Load
-
-    async def publish(self, number: int) -> None:
-        """Publish one message after the other, and remember what was acknowledged."""
-        chance = random.Random(self.chance.random())
-        async with self.connect() as q:
-            count = 0
-            while not self.is_over:
-                count += 1
-                value = f"{number}-{count}"
-                began = time.monotonic()
-                try:
-                    sent = await q.publish(TOPIC, value, key=f"k{chance.randrange(100)}")
-                except goqueue.GoQueueError:
-                    # Whether it is stored is not known; it must not be stored twice.
-                    self.refused += 1
-                    continue
-                self.longest_s = max(self.longest_s, time.monotonic() - began)
-                self.acknowledged.append(Acknowledged(value, sent.partition, sent.offset))
-                await asyncio.sleep(0.005)
 
     # Faults
 
@@ -207,7 +182,7 @@ class Soak:
 
     async def read_all(self, q: goqueue.Connection) -> dict[tuple[int, int], str]:
         held: dict[tuple[int, int], str] = {}
-        async for message in _messages(q):
+        async for message in messages_of(q, TOPIC):
             held[message.partition, message.offset] = message.text
         return held
 
@@ -232,36 +207,24 @@ class Soak:
                 yield Copy(name, partition, data if is_all else data[: columns.positions[at]])
 
 
-async def _messages(q: goqueue.Connection) -> AsyncIterator[goqueue.Message]:
-    for partition in await q.topics.partitions(TOPIC):
-        offset = partition.earliest_offset
-        while offset < partition.high_watermark:
-            page = await q.page(TOPIC, partition.partition, offset=offset, limit=1000)
-            for each in page.messages:
-                yield each.message
-            if page.next_offset <= offset:
-                break
-            offset = page.next_offset
-
-
 async def _run(soak: Soak, seconds: float, fault_every: float, faults: list[str]) -> Verdict:
+    load = soak.load
     async with soak.connect() as q:
-        await q.topics.create(
-            TOPIC, partitions=PARTITIONS, replication_factor=NODES, min_insync_replicas=2
-        )
-        publishers = [asyncio.create_task(soak.publish(number)) for number in range(PUBLISHERS)]
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            await asyncio.sleep(soak.chance.uniform(0.5, 1.5) * fault_every)
-            await soak.disturb(faults)
-        soak.is_over = True
-        await asyncio.gather(*publishers)
-        await soak.wait_until_whole(q)
+        await load.create_topics(q, NODES)
+        async with load.running():
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                await asyncio.sleep(soak.chance.uniform(0.5, 1.5) * fault_every)
+                await soak.disturb(faults)
+            await soak.wait_until_whole(q)
         held = await soak.read_all(q)
         ends = await soak.committed_ends(q)
+        violations = await load.violations(q, set(held))
     for name in soak.cluster.names:
         soak.cluster[name].stop()
-    return judge(soak.acknowledged, held, list(soak.copies(ends)))
+    verdict = judge(load.acknowledged, held, list(soak.copies(ends)))
+    verdict.violations.extend(violations)
+    return verdict
 
 
 def main() -> int:
@@ -312,15 +275,19 @@ def _set_up(stack: contextlib.ExitStack, folder: Path, seed: int, faults: list[s
 
 
 def _report(soak: Soak, verdict: Verdict) -> int:
+    load = soak.load
     counts = {
         **verdict.counts,
+        **load.queue.counts(),
+        **load.transactions.counts(),
+        "publishes refused or unknown": load.refused,
+        "faults injected": sum(soak.faults.values()),
         **soak.faults,
-        "refused": soak.refused,
         "bytes lost with the power": soak.bytes_lost,
     }
     for name, count in counts.items():
         print(f"  {name:30} {count}")
-    print(f"longest publish: {soak.longest_s:.2f} s")
+    print(f"longest publish: {max(load.waits_s, default=0.0):.2f} s")
     for violation in verdict.violations[:VIOLATIONS_SHOWN]:
         print(f"VIOLATED: {violation}")
     print("sound" if not verdict.violations else f"{len(verdict.violations)} violations")

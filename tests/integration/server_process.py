@@ -38,12 +38,12 @@ class ServerProcess:
     """A node on a data directory; may be killed and started again on the same port."""
 
     def __init__(self, directory: Path, *flags: str, program: Sequence[str] | None = None) -> None:
-        """`program` is what Python runs: another one may be the same node on a worse machine.
+        """`program` is what Python runs: the same node on a worse machine, or another release.
 
-        Without one the node starts warm.
+        Without one the node starts warm. Another one holds from the next start on.
         """
         self.directory = directory
-        self._program = program
+        self.program = program
         self.url = ""
         # Certificate and key that the node asks of its clients.
         self.client_certificate: tuple[str, str] | None = None
@@ -112,11 +112,11 @@ class ServerProcess:
         # A pipe of our own, of which no other process that starts meanwhile has an end.
         heard, says = os.pipe()
         warm = warm_program()
-        if self._program is None and warm.can_run(os.environ):
+        if self.program is None and warm.can_run(os.environ):
             with open(os.devnull, "rb") as nothing:
                 self._process = warm.start(arguments, os.environ, (nothing.fileno(), says, says))
         else:
-            command = [sys.executable, *(self._program or COLD), *arguments]
+            command = [sys.executable, *(self.program or COLD), *arguments]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=says, stderr=says, text=True
             )
