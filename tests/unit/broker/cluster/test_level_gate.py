@@ -21,7 +21,7 @@ from goqueue.records import build
 from goqueue.tracing import Tracer
 
 NOW = Now(Instant(1), Timestamp(1))
-DELAYED = Publish(topic="orders", batch=bytearray(), dues=(5,))
+DELAYED = Publish(topic="orders", batch=bytearray(), dues=[5])
 PLAIN = Publish(topic="orders", batch=bytearray())
 
 
