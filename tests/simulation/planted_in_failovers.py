@@ -144,6 +144,15 @@ def forgets_a_join_of_unknown_outcome(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_LEADER}.wish", forgetful)
 
 
+def lets_a_follower_join_by_the_high_watermark_alone(patch: pytest.MonkeyPatch) -> None:
+    """Trap 40 (KAFKA-7128): a new leader knows less to be committed than there is."""
+
+    def hasty(progress: Any, high_watermark: Any) -> bool:
+        return progress.join_at is not None and progress.held >= high_watermark
+
+    patch.setattr("goqueue.cluster.isr_rules.FollowerProgress.may_join", hasty)
+
+
 def waits_for_a_join_that_can_never_commit(patch: pytest.MonkeyPatch) -> None:
     """Trap 41: its member began anew, and the high watermark stops."""
 
@@ -217,6 +226,7 @@ PLANTED_IN_FAILOVERS: tuple[Plant, ...] = (
     elects_uncleanly_by_itself,
     truncates_for_a_late_answer,
     forgets_a_join_of_unknown_outcome,
+    lets_a_follower_join_by_the_high_watermark_alone,
     waits_for_a_join_that_can_never_commit,
     begins_an_empty_log_without_saying_in_which_epoch,
     counts_what_was_confirmed_in_another_epoch,

@@ -149,6 +149,42 @@ def lets_a_follower_join_by_an_old_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_LEADER}.wish", uncounted)
 
 
+def lets_a_follower_join_by_what_it_has_only_written(patch: pytest.MonkeyPatch) -> None:
+    """Trap 40: it may lead after a loss of power, without what it did not sync."""
+    confirms_what_its_disk_has_not_written(patch)
+    acknowledged, wish = attribute(f"{_LEADER}.acknowledged"), attribute(f"{_LEADER}.wish")
+
+    def remember(leader: Any, who: Any, ack: Any, broker_epoch: int, now: Any) -> None:
+        acknowledged(leader, who, ack, broker_epoch, now)
+        if ack.epoch == leader.epoch:
+            vars(leader).setdefault("written", {})[who.broker] = ack.written
+
+    def hasty(leader: Any, now: Any, repeat_ns: int) -> Any:
+        others = [each for each in leader.image.replicas if each not in leader.image.isr]
+        held = {each: leader.progress(each).held for each in others}
+        for each, written in vars(leader).get("written", {}).items():
+            if each in held:
+                leader.progress(each).held = max(held[each], written)
+        try:
+            return wish(leader, now, repeat_ns)
+        finally:
+            for each, durable in held.items():
+                leader.progress(each).held = durable
+
+    patch.setattr(f"{_LEADER}.acknowledged", remember)
+    patch.setattr(f"{_LEADER}.wish", hasty)
+
+
+def commits_what_any_majority_of_the_copies_has(patch: pytest.MonkeyPatch) -> None:
+    """Copies outside the ISR count, and a member of it that lags does not."""
+
+    def simple(own: Any, followers: Any, members: Any) -> Any:
+        ends = sorted((own, *(each.held for each in followers.values())), reverse=True)
+        return ends[len(ends) // 2] if members else own
+
+    patch.setattr("goqueue.broker.replication.partition_leader.committed_end", simple)
+
+
 def leads_in_the_epoch_of_an_earlier_run(patch: pytest.MonkeyPatch) -> None:
     def stubborn(roles: Any, state: Any) -> bool:
         return bool(state.leader == roles._me)
@@ -249,6 +285,8 @@ PLANTED_IN_REPLICATION: tuple[Plant, ...] = (
     copies_records_behind_another_epoch,
     counts_before_it_agrees,
     lets_a_follower_join_by_an_old_end,
+    lets_a_follower_join_by_what_it_has_only_written,
+    commits_what_any_majority_of_the_copies_has,
     leads_in_the_epoch_of_an_earlier_run,
     leads_on_after_its_disk_was_full,
     takes_a_lost_copy_for_an_empty_one,

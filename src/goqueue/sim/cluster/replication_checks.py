@@ -29,6 +29,8 @@ class ReplicationChecks(QuorumChecks):
         self._states: dict[tuple[PartitionId, int], PartitionState] = {}
         self._newest_isr: dict[PartitionId, PartitionState] = {}
         self._marks: dict[tuple[str, int, LogId], Offset] = {}
+        # How far each partition is known to be committed, whoever leads.
+        self._committed: dict[PartitionId, Offset] = {}
         self._running: dict[str, BrokerMachine] = {}
         self.leaders_total = 0
         # Whether copies vanish: only those leave an ISR at the minimum.
@@ -146,8 +148,11 @@ class ReplicationChecks(QuorumChecks):
         known_isr = self._newest_isr.get(hosted.where)
         has_changed = known_isr is None or known_isr.version < leader.image.version
         self._check_isr(hosted.where, leader.image, leader.minimum)
-        if (has_risen or has_changed) and leader.is_serving:
-            self._check_members(machine, hosted, log.high_watermark)
+        if leader.is_serving:
+            known_committed = self._committed.get(hosted.where, Offset(0))
+            self._committed[hosted.where] = max(known_committed, log.high_watermark)
+        if has_risen or has_changed:
+            self._check_members(machine, hosted)
         for name in leader.image.replicas:
             self._check_believed(machine, hosted, name)
 
@@ -230,24 +235,34 @@ class ReplicationChecks(QuorumChecks):
             has = f"{name} has {hosted.log_id} up to {log.end}, not {held} of its leader"
             raise Violation("nobody is believed to hold what it lacks", has)
 
-    def _check_members(self, leading: BrokerMachine, hosted: HostedLog, upto: Offset) -> None:
-        """C7: whoever is in the ISR, and not in doubt, and runs has all that is committed."""
+    def _check_members(self, leading: BrokerMachine, hosted: HostedLog) -> None:
+        """C7: whoever is in the ISR, and not in doubt, and runs has all that is committed.
+
+        Also what this leader does not yet know to be committed.
+        """
         assert hosted.leader is not None
-        state = hosted.leader.image
+        state, newest = hosted.leader.image, self._newest_isr.get(hosted.where)
+        if newest is None or newest.version > state.version or hosted.where in self.unclean:
+            return
+        upto = self._committed.get(hosted.where, Offset(0))
         for name in state.isr:
             if self.may_lose and (state.is_unsure(name) or self._is_new(leading, name)):
                 continue
             machine = self._running.get(name)
             if machine is None or machine.is_over or machine.node.cluster is None:
                 continue
-            copy = machine.node.cluster.replicas.hosted.find(hosted.log_id)
+            replicas = machine.node.cluster.replicas
+            copy, known = replicas.hosted.find(hosted.log_id), replicas.image.table
             if copy is None or copy.partition is None or copy.where != hosted.where:
                 continue
-            if copy.partition.log.end < upto and not copy.partition.log.is_changing:
-                raise Violation(
-                    "the ISR holds what is committed",
-                    f"{name} has {hosted.log_id} up to {copy.partition.log.end}, not {upto}",
-                )
+            own = known.get(*hosted.where)
+            if own is None or name not in own.isr:
+                # It lost its copy, and knows already that it is in sync no more.
+                continue
+            log = copy.partition.log
+            if log.confirmed < upto and not log.is_changing:
+                has = f"{name} has {hosted.log_id} up to {log.confirmed} of {log.end}, not {upto}"
+                raise Violation("the ISR holds what is committed", has)
 
     def _is_new(self, leading: BrokerMachine, name: str) -> bool:
         """Whether a broker runs of which a leader knows only an earlier run."""
