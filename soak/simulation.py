@@ -153,6 +153,7 @@ _SHARES = {
     "replication": 4,
     "failovers": 4,
     "groups": 4,
+    "transactions": 4,
     "delays": 4,
     "rot": 8,
 }
