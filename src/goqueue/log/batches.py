@@ -17,7 +17,7 @@ __all__ = ["Appended", "StoredBatch", "check_stored"]
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
     """The offsets of a batch, and what the shell must do before it is committed.
 
-    A repeat is already in the log and was not appended again. `is_plain` is known of what a
+    A repeat is already in the log and was not appended again. `stating_bytes` is known of what a
     follower appends: see `StoredBatch`.
     """
 
@@ -25,19 +25,21 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     next: Offset
     effects: tuple[Effect, ...]
     is_repeat: bool = False
-    is_plain: bool = False
+    stating_bytes: int = 0
 
 
 class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
     """What a log must know of records that it did not stamp itself.
 
-    `epochs` are the leader epochs that begin among them, each with its offset. `is_plain`: none of
-    them is a control record or has headers, so nothing in them is about producers or delays.
+    `epochs` are the leader epochs that begin among them, each with its offset. The first
+    `stating_bytes` hold all that are control records or have headers: nothing behind them is about
+    producers or delays. The batch of a producer has its mark on the first record, so that is as a
+    rule all of it.
     """
 
     max_timestamp: Timestamp
     epochs: tuple[tuple[int, int], ...]
-    is_plain: bool
+    stating_bytes: int
 
 
 def check_stored(data: Buffer, first: Offset, following: Offset) -> StoredBatch:
@@ -52,9 +54,9 @@ def check_stored(data: Buffer, first: Offset, following: Offset) -> StoredBatch:
     if not is_whole or offsets[0] < first or offsets[-1] + 1 != following:
         raise Refused(Code.REQUEST_INVALID, field="data", reason=found.reason or "offsets")
     epochs: list[tuple[int, int]] = []
-    has_controls = False
+    stating = headed_count(columns)
     for index in controls_in(columns):
-        has_controls = True
+        stating = max(stating, index + 1)
         record = decode(data, columns.positions[index])
         epoch = epoch_of(record)
         if epoch is not None:
@@ -62,7 +64,7 @@ def check_stored(data: Buffer, first: Offset, following: Offset) -> StoredBatch:
     return StoredBatch(
         max_timestamp=_max_timestamp(columns),
         epochs=tuple(epochs),
-        is_plain=not has_controls and not headed_count(columns),
+        stating_bytes=len(data) if stating == len(offsets) else columns.positions[stating],
     )
 
 

@@ -211,7 +211,9 @@ class Log(LogFacts):
         effects = appended.effects
         if self._epochs.history != before:
             effects = (self._reshape(SaveEpochs(self._epochs.history)), *effects)
-        return msgspec.structs.replace(appended, effects=effects, is_plain=stored.is_plain)
+        return msgspec.structs.replace(
+            appended, effects=effects, stating_bytes=stored.stating_bytes
+        )
 
     def read_for_follower(self, offset: Offset, bytes_max: int) -> Slice | None:
         """Where to read durable records, committed or not; None when there is none yet."""

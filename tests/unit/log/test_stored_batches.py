@@ -53,7 +53,8 @@ def test_a_batch_is_judged_as_its_records_one_by_one(kinds: list[tuple[int, bool
     assert headed_count(columns) == max(headed, default=0)
     stored = check_stored(data, Offset(0), Offset(len(kinds)))
     assert stored.max_timestamp == max(timestamp for timestamp, _, _ in kinds)
-    assert stored.is_plain == (not controls and not headed)
+    stating = max([*headed, *(index + 1 for index in controls)], default=0)
+    assert stored.stating_bytes == len(b"".join(map(encode, records[:stating])))
     assert [offset for _, offset in stored.epochs] == controls
 
 
@@ -61,12 +62,13 @@ def test_a_batch_is_judged_as_its_records_one_by_one(kinds: list[tuple[int, bool
 def test_one_record_with_a_mark_of_a_producer_or_a_delay_says_something(
     header: tuple[str, bytes],
 ) -> None:
-    """A follower keeps what is not plain, and learns producers and delays from it."""
+    """A follower keeps all up to that record, and learns producers and delays from it."""
     records = [
         record(offset, 5, is_control=False, has_headers=offset == 1, headers=(header,))
         for offset in range(3)
     ]
 
     whole = b"".join(map(encode, records))
-    assert not check_stored(memoryview(whole), Offset(0), Offset(3)).is_plain
-    assert check_stored(encode(records[2]), Offset(2), Offset(3)).is_plain
+    stored = check_stored(memoryview(whole), Offset(0), Offset(3))
+    assert stored.stating_bytes == len(whole) - len(encode(records[2]))
+    assert not check_stored(encode(records[2]), Offset(2), Offset(3)).stating_bytes

@@ -230,10 +230,11 @@ class DerivedState:
 
     # Following
 
-    def appended(
-        self, partition: Partition, first: Offset, following: Offset, data: Buffer
-    ) -> None:
-        """A follower appended a batch: keep it if it says something."""
+    def appended(self, partition: Partition, first: Offset, following: Offset, data: bytes) -> None:
+        """A follower appended a batch, which begins with `data`: keep that if it says something.
+
+        What is behind it has neither headers nor control records.
+        """
         fold = partition.fold
         if fold is None or not _says_something(data):
             return
@@ -388,9 +389,8 @@ def _raise(partition: Partition, fold: FoldState, upto: Offset) -> None:
     partition.log.fold_below(fold.folded)
 
 
-def _says_something(data: Buffer) -> bool:
+def _says_something(content: bytes) -> bool:
     """Whether a batch is of a producer or about delays, ends a transaction or begins an epoch."""
-    content = bytes(data)
     marks = (BATCH_HEADER_START, _EPOCH_MARK, _TRANSACTION_MARK, *_DELAY_MARKS)
     return any(mark in content for mark in marks)
 

@@ -181,10 +181,11 @@ class Replicas(LogRoles):
                 if appended is not None:
                     self._state.arm_flush(hosted.partition)
                     self.counts.bytes_copied[hosted.log_id.topic] += sum(map(len, data))
-                    if not appended.is_plain:
-                        joined = data[0] if len(data) == 1 else b"".join(data)
+                    if appended.stating_bytes:
+                        whole = data[0] if len(data) == 1 else b"".join(data)
+                        stating = bytes(memoryview(whole)[: appended.stating_bytes])
                         self._derived.appended(
-                            hosted.partition, appended.first, appended.next, joined
+                            hosted.partition, appended.first, appended.next, stating
                         )
             case ReplicaDiverged():
                 refusal = follower.diverged(message)
