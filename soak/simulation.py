@@ -30,6 +30,7 @@ from goqueue.sim.cluster import (
     DelayRun,
     FailoverRun,
     GroupRun,
+    ObserverRun,
     QuorumRun,
     ReplicationRun,
     RotRun,
@@ -108,6 +109,10 @@ def _live_groups(seed: int) -> None:
     GroupRun(seed, Trace()).live()
 
 
+def _live_observers(seed: int) -> None:
+    ObserverRun(seed, Trace()).live()
+
+
 def _live_failovers(seed: int) -> None:
     FailoverRun(seed, Trace()).live()
 
@@ -135,6 +140,7 @@ WORLDS: dict[str, _Live] = {
     "replication": _live_replication,
     "failovers": _live_failovers,
     "groups": _live_groups,
+    "observers": _live_observers,
     "transactions": _live_transactions,
     "delays": _live_delays,
     "rot": _live_rot,
@@ -154,6 +160,7 @@ _SHARES = {
     "failovers": 4,
     "groups": 4,
     "transactions": 4,
+    "observers": 4,
     "delays": 4,
     "rot": 8,
 }

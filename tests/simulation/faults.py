@@ -20,6 +20,7 @@ from goqueue.sim.cluster import (
     DelayRun,
     FailoverRun,
     GroupRun,
+    ObserverRun,
     QuorumRun,
     ReplicationRun,
     RotRun,
@@ -33,6 +34,7 @@ from tests.simulation.planted_in_failovers import PLANTED_IN_FAILOVERS, PLANTED_
 from tests.simulation.planted_in_groups import PLANTED_IN_GROUPS
 from tests.simulation.planted_in_limits import PLANTED_IN_LIMITS
 from tests.simulation.planted_in_node import PLANTED_IN_NODE
+from tests.simulation.planted_in_observers import PLANTED_IN_OBSERVERS
 from tests.simulation.planted_in_quorum import PLANTED_IN_QUORUM
 from tests.simulation.planted_in_receives import PLANTED_IN_RECEIVES
 from tests.simulation.planted_in_replicated_delays import (
@@ -130,6 +132,10 @@ def _live_groups(seed: int) -> None:
     GroupRun(seed, Trace()).live()
 
 
+def _live_observers(seed: int) -> None:
+    ObserverRun(seed, Trace()).live()
+
+
 def _live_delayed(seed: int) -> None:
     DelayRun(seed, Trace()).live()
 
@@ -172,6 +178,7 @@ FAULTS = (
     *(Fault(plant, _live_in_later_epochs) for plant in PLANTED_IN_LATER_EPOCHS),
     *(Fault(plant, _live_rot) for plant in PLANTED_IN_ROT),
     *(Fault(plant, _live_groups) for plant in PLANTED_IN_GROUPS),
+    *(Fault(plant, _live_observers) for plant in PLANTED_IN_OBSERVERS),
     *(Fault(plant, _live_cluster_transactions) for plant in PLANTED_IN_CLUSTER_TRANSACTIONS),
     *(Fault(plant, _live_cooperation) for plant in PLANTED_IN_COOPERATION),
     *(Fault(plant, _live_schemas) for plant in PLANTED_IN_SCHEMAS),

@@ -12,6 +12,7 @@ from goqueue.sim import NodeRun, Run, Trace
 from goqueue.sim.cluster import (
     DelayRun,
     GroupRun,
+    ObserverRun,
     QuorumRun,
     ReplicationRun,
     TransactionRun,
@@ -124,6 +125,17 @@ def test_no_fresh_seed_loses_or_repeats_what_a_group_of_a_cluster_settled(block:
         trace = Trace()
         with named_when_it_fails("groups", seed):
             GroupRun(seed, trace).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_reads_less_where_the_coordinator_keeps_no_replica(block: int) -> None:
+    seeds = _fresh(12 * _TESTS + block)
+    # A run takes three seconds and more.
+    for seed in seeds if IS_EXHAUSTIVE else seeds[:1]:
+        trace = Trace()
+        with named_when_it_fails("observers", seed):
+            ObserverRun(seed, trace).live()
         assert len(trace) > 0, seed
 
 

@@ -11,10 +11,8 @@ from goqueue.model.requests import (
     Acked,
     Command,
     CommitOffsets,
-    CreateTopic,
     DescribeOffsets,
     DescribeTopic,
-    Done,
     Join,
     Joined,
     Leased,
@@ -27,7 +25,6 @@ from goqueue.model.requests import (
     Reject,
     Reply,
     Returned,
-    TopicConfig,
     TopicDescription,
     receipt_of,
 )
@@ -205,33 +202,6 @@ def test_a_nacked_message_is_delivered_again_with_a_higher_count(
     delivered = [cluster.poll(member, count=1) for _ in range(2)]
     counts = {first_of(each)[1:] for each in delivered if first_of(each)[1] == offset}
     assert (offset, 2) in counts
-
-
-def test_a_topic_of_which_the_coordinator_keeps_no_copy_is_refused_and_not_read_in_part(
-    calm: Callable[[], CalmCluster],
-) -> None:
-    cluster = calm()
-    cluster.join()
-    thin = CreateTopic(name="thin", partitions=3, config=TopicConfig(replication_factor=1))
-    created = cluster.try_to_ask(thin, cluster.run.machines.index(_controller(cluster)))
-    assert isinstance(created, TopicDescription | Done)
-
-    join = Join(group="others", client_id="c", topics=("thin",), token=NAME)
-    refused = cluster.try_to_ask(join)
-    assert isinstance(refused, Refused)
-    assert refused.code is Code.REQUEST_INVALID
-    assert "replication_factor" in str(refused.facts["reason"])
-
-
-def _controller(cluster: CalmCluster) -> BrokerMachine:
-    (found,) = (
-        each
-        for each in cluster.run.machines
-        if each.node.cluster is not None
-        and each.node.cluster.metadata is not None
-        and each.node.cluster.metadata.is_controller
-    )
-    return found
 
 
 # 20: a dead-letter topic that was created while a broker was away had no copy at the coordinator.

@@ -67,6 +67,8 @@ class PartitionEvents:
             coordinators.topic_removed(topic.name, logs, now)
         for name in cluster.image_follower.take_opened():
             coordinators.topic_opened(name, now)
+        for partition in replicas.take_unobserved():
+            self._forget_copy(partition)
         for partition in replicas.take_demoted():
             self._demoted(partition, now)
         for partition in replicas.take_risen():
@@ -175,6 +177,15 @@ class PartitionEvents:
         logs = self._state.catalog.find_for_writing(command.name).logs
         self._components.topics.delete(request, command)
         self._forget_topic(command.name, logs, now)
+
+    def _forget_copy(self, partition: Partition) -> None:
+        """A copy that was observed here is not kept any more; its topic lives on elsewhere."""
+        log = partition.log_id
+        if self._state.partitions.get(log) is partition:
+            self._state.partitions.remove_all([log])
+            self._state.storage.forget_logs([log])
+            self._components.delayed_messages.forget_logs([log])
+            self._components.producer_snapshots.forget_logs([log])
 
     def _forget_topic(self, name: str, logs: list[LogId], now: Now) -> None:
         gone = Refused(Code.TOPIC_NOT_FOUND, topic=name)

@@ -270,6 +270,7 @@ class Partition:
         "_held",
         "_pending",
         "fold",
+        "has_caught_up",
         "lacks_producers",
         "leader",
         "led_from",
@@ -290,6 +291,9 @@ class Partition:
         self.leader: LedPartition | None = None
         # In a cluster: how far a follower knows its producers and delays.
         self.fold: FoldState | None = None
+        # In a cluster: whether this copy had, once, all that was committed when it began to follow.
+        # Before that it is too late for groups.
+        self.has_caught_up = True
         # Where its log ended when this broker began to lead it: it knew its delays up to there.
         self.led_from = Offset(0)
         # Whether damage was passed over when producers were folded: they may be unknown.

@@ -91,7 +91,10 @@ class RequestTopic(msgspec.Struct, frozen=True, array_like=True, tag=55, kw_only
 
 
 class LogSubscription(msgspec.Struct, frozen=True, array_like=True):
-    """One log as in `ReplicaSubscribe`: it holds [start, end), its last record is of `last`."""
+    """One log as in `ReplicaSubscribe`: it holds [start, end), its last record is of `last`.
+
+    `is_over`: whoever observed the log wants no more of it.
+    """
 
     topic: PeerCounter
     partition: PeerCounter
@@ -99,6 +102,7 @@ class LogSubscription(msgspec.Struct, frozen=True, array_like=True):
     start: PeerOffset
     end: PeerOffset
     last: PeerCounter
+    is_over: bool = False
 
 
 class LogsSubscribed(msgspec.Struct, frozen=True, array_like=True, tag=70, kw_only=True):

@@ -9,6 +9,7 @@ from goqueue.sim.cluster import (
     ClusterRun,
     DelayRun,
     GroupRun,
+    ObserverRun,
     QuorumRun,
     ReplicationRun,
     TransactionRun,
@@ -49,6 +50,10 @@ def _live_replication(seed: int, trace: Trace, steps: int) -> None:
     ReplicationRun(seed, trace, steps).live()
 
 
+def _live_observers(seed: int, trace: Trace, steps: int) -> None:
+    ObserverRun(seed, trace, steps).live()
+
+
 def _live_groups(seed: int, trace: Trace, steps: int) -> None:
     GroupRun(seed, trace, steps).live()
 
@@ -79,6 +84,7 @@ _WORLDS: dict[str, tuple[_Live, int]] = {
     "quorum": (_live_quorum, 40),
     "replication": (_live_replication, 30),
     "groups": (_live_groups, 24),
+    "observers": (_live_observers, 24),
     "transactions": (_live_transactions, 16),
     "delays": (_live_delays, 30),
     "cooperation": (_live_cooperation, 300),

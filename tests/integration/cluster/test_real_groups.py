@@ -37,7 +37,17 @@ async def _publish(q: goqueue.Connection, topic: str, count: int) -> None:
 
 @pytest.mark.parametrize("is_clean", [False, True], ids=["killed", "stopped"])
 def test_a_queue_is_worked_off_while_its_coordinator_ends(cluster_of: Make, is_clean: bool) -> None:
-    cluster = cluster_of(3)
+    _work_off(cluster_of, 3, 3, is_clean=is_clean)
+
+
+def test_a_queue_with_two_copies_on_five_nodes_is_worked_off_while_its_coordinator_ends(
+    cluster_of: Make,
+) -> None:
+    _work_off(cluster_of, 5, 2, is_clean=False)
+
+
+def _work_off(cluster_of: Make, nodes: int, copies: int, *, is_clean: bool) -> None:
+    cluster = cluster_of(nodes)
     cluster.start_all()
     cluster.wait_until_whole()
     handled: Counter[int] = Counter()
@@ -56,7 +66,7 @@ def test_a_queue_is_worked_off_while_its_coordinator_ends(cluster_of: Make, is_c
                 # Its lease ended with the coordinator: it comes again.
                 continue
             acked[number] = None
-            if len(acked) == _MESSAGES // 3 and len(cluster.names) == 3:
+            if len(acked) == _MESSAGES // 3 and len(cluster.names) == nodes:
                 gone = coordinator_of(cluster, cluster.names)
                 cluster.names.remove(gone)
                 if is_clean:
@@ -68,7 +78,13 @@ def test_a_queue_is_worked_off_while_its_coordinator_ends(cluster_of: Make, is_c
 
     async def main() -> None:
         async with goqueue.connect(urls_of(cluster)) as q:
-            await q.topics.create("jobs", partitions=3, max_deliveries=10)
+            await q.topics.create(
+                "jobs",
+                partitions=nodes,
+                max_deliveries=10,
+                replication_factor=copies,
+                min_insync_replicas=copies - 1,
+            )
             async with asyncio.timeout(100), asyncio.TaskGroup() as tasks:
                 tasks.create_task(_publish(q, "jobs", _MESSAGES))
                 tasks.create_task(work(q))

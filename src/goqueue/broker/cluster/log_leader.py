@@ -39,6 +39,7 @@ from goqueue.model import (
     ReplicaReset,
     ReplicaSubscribe,
     Send,
+    Slice,
     WatermarkAdvanced,
 )
 from goqueue.records import Buffer, last_offset
@@ -246,6 +247,13 @@ class LogLeader:
         self._kept_bytes -= size
         self._all_kept.used -= size
 
+    def take_back(self, end: Offset) -> None:
+        """Records from `end` on are no longer in the log, and nobody was sent them."""
+        while self._kept and self._kept[-1].next > end:
+            size = len(self._kept.pop().data)
+            self._kept_bytes -= size
+            self._all_kept.used -= size
+
     @property
     def kept_bytes(self) -> int:
         """What is in memory for followers."""
@@ -281,7 +289,7 @@ class LogLeader:
             self._send_more(who, follower, now)
 
     def _send_more(self, who: Voter, follower: _Follower, now: Instant) -> None:
-        if follower.sent is None or follower.is_reading or follower.sent >= self._log.end:
+        if follower.sent is None or follower.is_reading or follower.sent >= self._sent_below(who):
             return
         if follower.in_flight_bytes > _WINDOW_BYTES:
             return
@@ -291,7 +299,7 @@ class LogLeader:
             # The next read follows the acknowledgement of the last.
             return
         try:
-            wanted = self._log.read_for_follower(follower.sent, _READ_BYTES)
+            wanted = self._find_unsent(who, follower.sent)
         except Refused:
             # Below the start meanwhile, or damaged: the next heartbeat makes it subscribe again.
             follower.sent = None
@@ -308,16 +316,27 @@ class LogLeader:
         """Whether a follower is read for before others."""
         return True
 
+    def _sent_below(self, _who: Voter) -> Offset:
+        """How far a follower may be sent what is in memory."""
+        return self._log.end
+
+    def _find_unsent(self, _who: Voter, sent: Offset) -> Slice | None:
+        """Where to read what a follower is sent next from the disk."""
+        return self._log.read_for_follower(sent, _READ_BYTES)
+
     def _send_kept(self, who: Voter, follower: _Follower, sent: Offset, now: Instant) -> bool:
         """Send batches from memory; False if the next one is not there."""
         kept = self._kept
         index = len(kept)
         while index and kept[index - 1].first >= sent:
             index -= 1
-        if index == len(kept) or kept[index].first != sent:
+        below = self._sent_below(who)
+        if index == len(kept) or kept[index].first != sent or kept[index].next > below:
             return False
         for place in range(index, len(kept)):
             batch = kept[place]
+            if batch.next > below:
+                break
             self._send_batch(who, batch.first, batch.next, (batch.data,), now)
             follower.sending(batch.next, len(batch.data))
             if follower.in_flight_bytes > _WINDOW_BYTES:

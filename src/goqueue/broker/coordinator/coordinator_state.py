@@ -1,10 +1,12 @@
 """The memory of a coordinator: its own groups, the broker's topics, keys and counts.
 
 Partitions are those of which the broker keeps a copy. A copy that follows says less than its
-leader, and nothing that is not committed: reading below its high watermark is always right.
+leader, and nothing that is not committed: reading below its high watermark is always right. One
+that never had all that was committed is not shown: where it ends says nothing. Whoever looks for a
+copy that is not there has it made.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from goqueue.broker.cluster.cluster_producers import TRANSACTIONAL_FROM
 from goqueue.broker.partitions import Partition, Partitions
@@ -21,12 +23,15 @@ class CopiedPartitions(Partitions):
     A log that was opened anew is another partition.
     """
 
-    def __init__(self, host: Partitions) -> None:
+    def __init__(self, host: Partitions, require: Callable[[LogId], None]) -> None:
+        """`require` has a copy of a partition made."""
         super().__init__()
         self._host = host
+        self._require = require
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter([self[each.log_id] for each in self._host])
+        found = [self._find(each.log_id) for each in self._host]
+        return iter([each for each in found if each is not None])
 
     def __len__(self) -> int:
         return len(self._host)
@@ -38,8 +43,14 @@ class CopiedPartitions(Partitions):
         return found
 
     def get(self, log: LogId) -> Partition | None:
+        found = self._find(log)
+        if found is None:
+            self._require(log)
+        return found
+
+    def _find(self, log: LogId) -> Partition | None:
         hosted = self._host.get(log)
-        if hosted is None:
+        if hosted is None or not hosted.has_caught_up:
             super().remove_all([log])
             return None
         known = super().get(log)
@@ -58,15 +69,17 @@ class CopiedPartitions(Partitions):
 
 
 def _not_copied(log: LogId) -> Refused:
-    reason = "the node that coordinates groups keeps no copy of this partition"
+    reason = "the node that coordinates groups does not have its messages yet"
     return Refused(Code.LEADER_UNAVAILABLE, topic=log.topic, partition=log.partition, reason=reason)
 
 
-def coordinator_state(host: NodeState, epoch: int) -> NodeState:
+def coordinator_state(
+    host: NodeState, epoch: int, require_copy: Callable[[LogId], None]
+) -> NodeState:
     """An empty memory that shares with its broker what is not the coordinator's."""
     state = NodeState(host.node_id, Tracer(0.0), host.budget, tokens=host.tokens)
     state.catalog = host.catalog
-    state.partitions = CopiedPartitions(host.partitions)
+    state.partitions = CopiedPartitions(host.partitions, require_copy)
     state.traces = host.traces
     state.security = host.security
     state.schemas = host.schemas

@@ -4,7 +4,7 @@ Follows the role of the log `__consumer_offsets-0`, which only the committed ima
 that was asked for a group while there is no such log asks the controller to create it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from goqueue.broker.caller_waits import CallerWaits
 from goqueue.broker.catalog import Topic
@@ -56,9 +56,12 @@ class Coordinators:
             append=self._append,
             forward=self._forward,
             request_dead_letters=self._request_dead_letters,
-            require_copies=self._require_copies,
+            require_copy=self._require_copy,
+            keep_copies=self._keep_copies,
         )
         self._current: GroupCoordinator | None = None
+        # Topics that were asked for since the copies that are needed were last counted.
+        self._required: dict[int, None] = {}
         self._edge: ClusterEdge
 
     def connect(self, edge: ClusterEdge) -> None:
@@ -118,21 +121,18 @@ class Coordinators:
             self._state.outbox.answer(request, refused)
         return request
 
-    def _require_copies(self, topic: Topic) -> None:
-        """Refuse a topic of which this broker does not keep all partitions."""
-        for log in topic.logs:
-            if self._state.partitions.get(log) is not None:
-                continue
-            state = self._edge.routes.partition(log)
-            if state is None or self._state.node_id in state.replicas:
-                # It is being opened.
-                raise Refused(Code.LEADER_UNAVAILABLE, topic=log.topic, partition=log.partition)
-            node = self._state.node_id
-            reason = (
-                f"groups need a copy of every partition on the node that coordinates them, now "
-                f"{node}: create the topic with a replication_factor of the number of nodes"
-            )
-            raise Refused(Code.REQUEST_INVALID, topic=topic.name, reason=reason)
+    def _require_copy(self, log: LogId) -> None:
+        """Have a copy of each partition of a topic kept here."""
+        topic = self._state.catalog.get(log.topic)
+        if topic is not None and topic.number not in self._required:
+            self._required[topic.number] = None
+            self._member.replicas.observe(topic.number)
+
+    def _keep_copies(self, topics: Collection[int]) -> None:
+        """Keep copies of what groups read: of these topics, and of those asked for since."""
+        replicas = self._member.replicas
+        replicas.end_observing({*topics, *self._required})
+        self._required.clear()
 
     def take_answer(self, request: RequestId, reply: Reply | Refused, now: Now) -> bool:
         """A leader answered; False if the coordinator did not ask."""
@@ -202,6 +202,8 @@ class Coordinators:
         if current is not None and current.epoch != epoch:
             self._current = None
             self._state.outbox.extend(current.end())
+            self._required.clear()
+            self._member.replicas.end_observing(())
         if self._current is None and epoch is not None:
             assert hosted is not None
             assert hosted.partition is not None

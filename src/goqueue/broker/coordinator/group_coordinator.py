@@ -15,7 +15,7 @@ Cost: that of the same command on a single node, and one round trip to the ISR f
 changes that is committed together.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from hashlib import sha256
 from typing import assert_never
 
@@ -60,6 +60,7 @@ from goqueue.broker.turns import (
     ForQuota,
     ForRequest,
     ForTransaction,
+    Steps,
     Subject,
 )
 from goqueue.delivery import LeaseHandles
@@ -88,23 +89,26 @@ from goqueue.model.requests import (
     CommitGroup,
     CommitOffsets,
     DescribeLag,
+    DescribeOffsets,
     DescribeTransaction,
     EndTransaction,
     HeartbeatProducer,
     InitProducer,
     Join,
-    Poll,
     PrepareTransaction,
-    Receive,
+    Redrive,
     Reply,
     ReportTransactions,
     ResetOffsets,
+    Start,
 )
 from goqueue.transactions import Outcome
 
 __all__ = ["CoordinatorReach", "GroupCoordinator"]
 
 _UPKEEP_NS = SECOND
+# How often it is found out of which topics copies are needed.
+_COUNT_COPIES_NS = 60 * SECOND
 # The journal is stated again when it is so long: a new coordinator reads all of it.
 _RESTATE_BYTES = 16 * 1024 * 1024
 _NO_SNAPSHOTS = 1 << 62
@@ -131,13 +135,15 @@ class CoordinatorReach(msgspec.Struct, frozen=True, kw_only=True):
 
     `append` appends to its log, as the leader of that. `forward` passes a command on to the leader
     of a partition, `request_dead_letters` lets the controller create a dead-letter topic.
-    `require_copies` refuses a topic of which this broker does not keep all partitions.
+    `require_copy` has a copy of a partition made on this broker, `keep_copies` names all topics,
+    by their numbers, of which copies are needed.
     """
 
     append: Callable[[bytearray, Now], Appended]
     forward: Forward
     request_dead_letters: Callable[[Topic, str], None]
-    require_copies: Callable[[Topic], None]
+    require_copy: Callable[[LogId], None]
+    keep_copies: Callable[[Collection[int]], None]
 
 
 class GroupCoordinator:
@@ -155,7 +161,7 @@ class GroupCoordinator:
     ) -> None:
         self.epoch = epoch
         self._host = host
-        self._state = state = coordinator_state(host, epoch)
+        self._state = state = coordinator_state(host, epoch, reach.require_copy)
         restate_bytes = min(settings.limits.restate_bytes, _RESTATE_BYTES)
         limits = msgspec.structs.replace(
             settings.limits, snapshot_bytes=_NO_SNAPSHOTS, restate_bytes=restate_bytes
@@ -184,8 +190,9 @@ class GroupCoordinator:
         self._has_appended = False
         self._reach = reach
         self._secret = settings.secret
-        # Topics, by their numbers, of which this broker keeps every partition.
+        # Topics, by their numbers, of which this broker had every partition a moment ago.
         self._copied: dict[int, None] = {}
+        self._counted_at = Instant(0)
         self._replay.begin()
 
     @property
@@ -221,22 +228,29 @@ class GroupCoordinator:
             self._state.journals.answer_current(request, refused)
 
     def _require_copies(self, command: Command) -> None:
-        """Refuse a command about topics that cannot be read here, rather than overlook messages."""
+        """Refuse a command that would overlook messages where this broker has no copy yet.
+
+        Polls wait for the copies instead.
+        """
         topics: Iterable[str] = ()
         match command:
-            case Join() | Receive():
+            case Join() if command.start is Start.LATEST:
                 topics = command.topics
             case CommitOffsets() | AddOffsets():
                 topics = {log.topic: None for log in command.offsets}
             case ResetOffsets():
                 topics = (command.topic,)
-            case Poll() | DescribeLag():
+            case Redrive():
+                origin = self._state.catalog.get(command.topic)
+                topics = () if origin is None else (self._state.dead_letters_of(origin),)
+            case DescribeOffsets() | DescribeLag():
                 group = self._state.groups.get(command.group)
-                topics = () if group is None else group.known_topics
+                topics = () if group is None else self._state.topics_of(group)
         for name in topics:
             topic = self._state.catalog.get(name)
             if topic is not None and topic.number not in self._copied:
-                self._reach.require_copies(topic)
+                for log in topic.logs:
+                    self._state.partitions[log]
                 self._copied[topic.number] = None
 
     def cancel(self, request: RequestId, *, is_gone: bool = False) -> bool:
@@ -309,6 +323,8 @@ class GroupCoordinator:
             aborted = Outcome.ABORTED
             self._components.coordinator.decide_move(move, aborted, place, self._journal, [])
         self._components.retention.begin(now)
+        self._counted_at = now.instant
+        state.stepwise.begin(None, self._count_copies(), now)
         self._upkeep_at = Instant(now.instant + _UPKEEP_NS)
 
     def found(self, event: Found, now: Now) -> bool:
@@ -408,9 +424,31 @@ class GroupCoordinator:
 
     def _maintain(self, now: Now) -> None:
         self._upkeep_at = Instant(now.instant + _UPKEEP_NS)
+        self._copied.clear()
+        if now.instant >= self._counted_at + _COUNT_COPIES_NS:
+            self._counted_at = now.instant
+            self._state.stepwise.begin(None, self._count_copies(), now)
         self._components.polls.retry_unreadable(now)
         self._components.retention.do_a_share(now)
         self._components.journaled_state.keep_groups_short(now)
+
+    def _count_copies(self) -> Steps:
+        """Find out which topics are read by groups: copies of others are not needed here."""
+        state = self._state
+        topics: dict[int, None] = {}
+        for number in state.group_partitions.groups:
+            group = state.groups.numbered(number)
+            names = dict.fromkeys(() if group is None else group.known_topics)
+            places = state.group_partitions.of_group(number)
+            names.update((place.log.topic, None) for place in places)
+            for topic in filter(None, map(state.catalog.get, names)):
+                topics[topic.number] = None
+                for log in topic.logs:
+                    # A copy that is not there is made by looking for it.
+                    state.partitions.get(log)
+                yield len(topic.logs)
+            yield 1 + len(places)
+        self._reach.keep_copies(topics)
 
     # Turns
 

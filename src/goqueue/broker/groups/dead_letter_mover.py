@@ -225,8 +225,12 @@ class DeadLetterMover:
         self._state.budget.spend()
         source = self._ends.source(route)
         refused = self._refusals.pop(route, None)
-        if source is None:
+        if source is None and self._ends.position(route) is None:
             self._abandon(route)
+            return
+        if source is None:
+            # A coordinator that has no copy of it yet.
+            self._stall(route, now)
             return
         if refused is not None:
             self._target_failed(route, refused, now)

@@ -5,11 +5,14 @@ image may be older than what an earlier run knew (C13).
 
 Invariants
 - A log that the image does not name is moved out of the way, never deleted; one of a committed
-  deletion is deleted.
+  deletion is deleted, and so is one that this run kept, or an earlier one noted, of a partition
+  whose copies are elsewhere.
 - A log whose records are older than its topic is that of a deleted topic with the same name: leader
   epochs are metadata versions, so the first record says which it is. It is removed before a new
   one is made.
 - The log of a new topic is made when that of the old one is gone.
+- An observed log, of which this broker keeps a copy although it is no replica, is a cache: it goes
+  when nobody needs it here, or at the next start.
 - A log that is shorter than was noted of it (`RecordedEnds`) has lost what it confirmed. It stays
   closed until the image says that nobody counts on it, and the note says what is left.
 
@@ -39,6 +42,7 @@ class HostedLog:
     __slots__ = (
         "follower",
         "gave_up_for",
+        "is_observed",
         "is_resigned",
         "leader",
         "log_id",
@@ -60,6 +64,8 @@ class HostedLog:
         self.is_resigned = False
         # The damage for which it gave up a leadership: once is enough, if all copies have it.
         self.gave_up_for: tuple[DamagedRange, ...] = ()
+        # This broker is no replica, and keeps a copy for the group coordinator.
+        self.is_observed = False
 
 
 class HostedLogs:
@@ -94,18 +100,32 @@ class HostedLogs:
         table = image.table
         mine = table.hosted_by(self._state.node_id)
         names = {table.topics[where.topic].name for where in mine}
+        given_up = [where for where in self._ends if where not in mine]
+        names.update(table.topics[each.topic].name for each in given_up if table.get(*each))
         self._state.outbox.append(Sweep(topics=(*internal, *sorted(names))))
         for where in mine:
             self.host(where, table.topics[where.topic].name)
-        for where in self._ends:
-            if where not in mine:
-                self._ends.forget(where)
+        for where in given_up:
+            self._ends.forget(where)
+            if table.get(*where) is not None:
+                self._remove(LogId(table.topics[where.topic].name, where.partition))
 
-    def host(self, where: PartitionId, topic: str) -> None:
-        """Keep a copy of this partition."""
-        if where in self._logs:
+    @property
+    def observed(self) -> list[HostedLog]:
+        """The logs that are kept for the group coordinator only."""
+        return [hosted for hosted in self._logs.values() if hosted.is_observed]
+
+    def host(self, where: PartitionId, topic: str, *, is_observed: bool = False) -> None:
+        """Keep a copy of this partition, as a replica or for the group coordinator only."""
+        known = self._logs.get(where)
+        if known is not None:
+            if known.is_observed and not is_observed:
+                # A replica now: it takes its role anew.
+                known.is_observed = False
+                known.follower = None
             return
         hosted = HostedLog(where, LogId(topic, where.partition))
+        hosted.is_observed = is_observed
         self._logs[where] = hosted
         self._by_id[hosted.log_id] = hosted
         if hosted.log_id not in self._leaving and hosted.log_id not in self._opening:
@@ -135,7 +155,7 @@ class HostedLogs:
             self._remove(log)
             return None
         noted = self._ends.noted(hosted.where)
-        if found.end < noted:
+        if found.end < noted and not hosted.is_observed:
             self._lose(hosted, found, noted)
             return None
         self._admit(hosted, found)

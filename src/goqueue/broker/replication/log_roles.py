@@ -2,6 +2,7 @@
 
     closed        hosted, not opened yet
     follower      the image names another leader or none, or an epoch not above the broker epoch
+    observer      a follower that is no replica: it counts for nothing, and holds what is committed
     leader-elect  the image names this broker, above its broker epoch: until its producers
                   and delays are known and all that it found is committed in this epoch
     leader        serves, until a newer epoch, or a full or failed disk once something was sent
@@ -12,8 +13,9 @@ Only the committed image gives a role, and only to a process that registered bef
 (C5). Roles are taken at the end of a turn, as many as a turn may: 500.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
+from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
 from goqueue.broker.partitions import Partition
 from goqueue.broker.replication.derived_state import DerivedState
 from goqueue.broker.replication.hosted_logs import HostedLog, HostedLogs
@@ -95,7 +97,10 @@ class LogRoles:
         self._risen: dict[LogId, Partition] = {}
         self._followed_up: dict[LogId, Partition] = {}
         self._demoted: list[Partition] = []
+        self._unobserved: list[Partition] = []
         self._ready: list[LogId] = []
+        # Who observes what is led here: the broker that coordinates groups.
+        self._observer: str | None = None
         self._refusals: dict[PartitionId, str] = {}
         self.counts = ReplicationCounts()
 
@@ -132,6 +137,8 @@ class LogRoles:
             if hosted.is_resigned:
                 return "resigned"
             return "leader" if hosted.leader.is_serving else "leader-elect"
+        if hosted.is_observed:
+            return "observer"
         state = self._image.table.get(*hosted.where)
         return "leader-elect" if state is not None and self._should_lead(state) else "follower"
 
@@ -195,6 +202,44 @@ class LogRoles:
             if self._me in state.replicas:
                 where = PartitionId(topic, number)
                 self._hosted.host(where, name)
+                self._to_look[where] = None
+
+    # Observers
+
+    def observe(self, topic: int) -> None:
+        """Keep a copy of each partition of a topic, also where this broker is no replica."""
+        stated = self._image.table.topics.get(topic)
+        if stated is None or not self._hosted.has_begun:
+            return
+        for number in range(len(self._image.table.partitions_of(topic))):
+            self._hosted.host(PartitionId(topic, number), stated.name, is_observed=True)
+
+    def end_observing(self, kept: Collection[int]) -> None:
+        """Drop the copies that were only kept to be observed, but for those of some topics."""
+        for hosted in self._hosted.observed:
+            if hosted.where.topic in kept:
+                continue
+            if hosted.follower is not None:
+                hosted.follower.end()
+            self._watched.pop(hosted.where, None)
+            self._refusals.pop(hosted.where, None)
+            self._hosted.drop(hosted.where)
+            if hosted.partition is not None:
+                self._unobserved.append(hosted.partition)
+
+    def _follow_coordinator(self) -> None:
+        """Only the broker that coordinates groups observes."""
+        log = COORDINATOR_LOG
+        topic = self._image.topic(log.topic)
+        state = None if topic is None else self._image.partition(topic.number, log.partition)
+        coordinator = None if state is None else state.leader
+        if coordinator != self._observer:
+            self._observer = coordinator
+            for hosted in self._hosted:
+                if hosted.leader is not None and hosted.leader.has_observers:
+                    hosted.leader.keep_observer(coordinator)
+
+    # Roles
 
     def drop(self, topic: int, partitions: int) -> list[Partition]:
         """A topic was deleted: remove what this broker keeps of it; what was open."""
@@ -251,6 +296,7 @@ class LogRoles:
             del self._lost[where]
             self._hosted.restore(hosted)
             assert hosted.partition is not None
+            hosted.partition.has_caught_up = False
             self._derived.begin(hosted.partition, where)
 
     def _follow_leader_image(
@@ -302,6 +348,7 @@ class LogRoles:
                 known.voter,
                 view=self._view,
                 image=state,
+                is_observer=hosted.is_observed,
             )
             hosted.follower.subscribe("")
             self._watch(hosted.where, now.instant)
@@ -351,6 +398,7 @@ class LogRoles:
             return
         hosted.leader = leader
         partition.leader = leader
+        partition.has_caught_up = True
         if state.epoch != created:
             self.counts.elections[hosted.log_id.topic, self._election_type(state)] += 1
         leader.invite()
@@ -367,7 +415,8 @@ class LogRoles:
 
     def _note_risen(self, hosted: HostedLog, partition: Partition, now: Instant) -> None:
         self._risen[hosted.log_id] = partition
-        if hosted.leader is not None and hosted.leader.has_followers:
+        if hosted.leader is not None and hosted.leader.is_followed:
+            hosted.leader.send_committed(now)
             self._untold[hosted.where] = None
             self._news[hosted.where] = None
             if self._tell_at is None:

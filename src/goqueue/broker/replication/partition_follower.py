@@ -44,6 +44,7 @@ class PartitionFollower(LogFollower):
         *,
         view: ClusterView,
         image: PartitionState,
+        is_observer: bool = False,
     ) -> None:
         replica = ReplicaLog(ReplicaKind.DATA, where.topic, where.partition)
         super().__init__(state, log, replica, leader, image.epoch)
@@ -51,6 +52,7 @@ class PartitionFollower(LogFollower):
         self._streams = view.streams
         self._ends = view.ends
         self._unclean_epoch = image.unclean_epoch
+        self._is_observer = is_observer
         # What the leader was told last.
         self._told = Offset(0)
         # Whether an append left a gap: then it is asked for again.
@@ -81,6 +83,20 @@ class PartitionFollower(LogFollower):
         )
         if not was_heard and not self._agrees:
             self.subscribe("")
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all is known here that the leader said is committed."""
+        return self._agrees and self._log.high_watermark >= self._committed
+
+    def end(self) -> None:
+        """An observer wants no more."""
+        topic, partition = self._where
+        log = self._log
+        over = LogSubscription(
+            topic, partition, self._epoch, log.start, log.end, log.last_epoch, is_over=True
+        )
+        self._streams.subscribe(self._leader.broker, over)
 
     def synced(self) -> None:
         """The own disk holds more, as far as the flush policy asks for it: say so."""
@@ -119,8 +135,11 @@ class PartitionFollower(LogFollower):
         return True
 
     def _may_cut(self, target: Offset) -> bool:
-        """What an operator's choice of a leader gave up may go even if it was committed."""
-        if super()._may_cut(target):
+        """What an operator's choice of a leader gave up may go even if it was committed.
+
+        So may anything that an observer holds: nobody counts on it.
+        """
+        if super()._may_cut(target) or self._is_observer:
             return True
         written_in = self._log.epochs.epoch_at(target)
         return written_in < self._unclean_epoch <= self._epoch

@@ -9,6 +9,7 @@ Invariants
   nothing before the first record of the own epoch is held by all of them, and never falls.
 - What a follower confirmed counts for the run of the broker that confirmed it, after it agreed in
   this epoch (C11).
+- An observer, which is no replica, is sent nothing that is not committed, and counts for nothing.
 - One change of the ISR is on its way. While it is not answered the same is asked for again, and
   whoever joins by it counts, until the partition version moves or the image says that it cannot
   commit any more.
@@ -48,6 +49,7 @@ from goqueue.model import (
     ReplicaKind,
     ReplicaLog,
     ReplicaSubscribe,
+    Slice,
     Write,
 )
 from goqueue.records import Buffer, last_offset
@@ -56,6 +58,8 @@ from goqueue.records import Buffer, last_offset
 _CONFIRMED_NS = SECOND
 # So much of a damaged range is sent at once.
 _REPAIR_BYTES = 1024 * 1024
+# So much is read for an observer at once.
+_READ_BYTES = 1024 * 1024
 
 __all__ = ["ClusterView", "PartitionLeader"]
 
@@ -150,6 +154,15 @@ class PartitionLeader(LogLeader):
         return bool(self._progress)
 
     @property
+    def is_followed(self) -> bool:
+        """Whether anybody is told of commits: replicas, or whoever observes the log."""
+        return bool(self._progress or self._followers)
+
+    @property
+    def has_observers(self) -> bool:
+        return any(self._is_observer(who) for who in self._followers)
+
+    @property
     def minimum(self) -> int:
         return self._minimum
 
@@ -168,8 +181,12 @@ class PartitionLeader(LogLeader):
         """
         if self._wish is not None:
             return True
-        end, isr = self._log.end, self._image.isr
+        end, isr, committed = self._log.end, self._image.isr, self._log.high_watermark
         return any(
+            follower.durable < committed
+            for who, follower in self._followers.items()
+            if self._is_observer(who)
+        ) or any(
             progress.held < end if broker in isr else broker in self._epochs
             for broker, progress in self._progress.items()
         )
@@ -210,17 +227,21 @@ class PartitionLeader(LogLeader):
             if progress.held >= first:
                 # It had everything until now.
                 progress.since = now
-        if self._progress:
+        if self.is_followed:
             self._watched[self._where] = None
             super().appended(first, following, data, now)
 
     # What followers say
 
     def subscribed(self, who: Voter, asked: LogSubscription, now: Instant) -> None:
-        progress = self._progress.get(who.broker)
-        if progress is None or asked.epoch != self._epoch:
+        if asked.epoch != self._epoch:
             return
-        progress.subscribe(self._log.end)
+        progress = self._progress.get(who.broker)
+        if progress is not None:
+            progress.subscribe(self._log.end)
+        elif not self._is_serving:
+            # How far the log is committed is not known yet: an observer asks again.
+            return
         self._told.pop(who.broker, None)
         message = ReplicaSubscribe(
             log=self._replica,
@@ -230,7 +251,8 @@ class PartitionLeader(LogLeader):
             last=asked.last,
         )
         self.subscribe(who, message, "", now)
-        self._take_start(who, asked.start)
+        if progress is not None:
+            self._take_start(who, asked.start)
 
     def _take_start(self, who: Voter, start: Offset) -> None:
         """A follower that agrees begins later: an earlier leader had deleted what is before it."""
@@ -247,7 +269,10 @@ class PartitionLeader(LogLeader):
     def acknowledged(self, who: Voter, ack: LogAck, broker_epoch: int, now: Instant) -> None:
         """A follower that agrees confirms what it has."""
         progress = self._progress.get(who.broker)
-        if progress is None or ack.epoch != self._epoch or ack.durable > self._log.end:
+        if ack.epoch != self._epoch or ack.durable > self._log.end:
+            return
+        if progress is None:
+            self.acknowledge(who, self._confirmed(ack, ack.durable, now), now)
             return
         if progress.join_at is None or ack.written > self._log.end:
             # It did not subscribe in this epoch.
@@ -255,17 +280,47 @@ class PartitionLeader(LogLeader):
         held = ack.written if self._log.commits_written else ack.durable
         progress.hold(held, broker_epoch, self._log.end, now)
         progress.confirmed_at = max(progress.confirmed_at, min(ack.asked, now))
-        confirmed = ReplicaAck(
+        self.acknowledge(who, self._confirmed(ack, held, now), now)
+
+    def _confirmed(self, ack: LogAck, held: Offset, now: Instant) -> ReplicaAck:
+        return ReplicaAck(
             log=self._replica, epoch=ack.epoch, asked=now, is_agreed=True, durable=held
         )
-        self.acknowledge(who, confirmed, now)
+
+    # Observers
+
+    def _is_observer(self, who: Voter) -> bool:
+        return who.broker not in self._progress
+
+    def keep_observer(self, broker: str | None) -> None:
+        """End the subscriptions of all observers but one."""
+        for who in [each for each in self._followers if self._is_observer(each)]:
+            if who.broker != broker:
+                self._restart(who, self._followers.pop(who))
+                self._told.pop(who.broker, None)
+        self._forget_kept()
+
+    def send_committed(self, now: Instant) -> None:
+        """More is committed: observers get it."""
+        for who, follower in self._followers.items():
+            if self._is_observer(who):
+                self._send_more(who, follower, now)
+
+    def _sent_below(self, who: Voter) -> Offset:
+        # What is not committed may be replaced by other bytes, and nobody could tell an observer.
+        return self._log.high_watermark if self._is_observer(who) else self._log.end
+
+    def _find_unsent(self, who: Voter, sent: Offset) -> Slice | None:
+        if self._is_observer(who):
+            return self._log.read(sent, _READ_BYTES)
+        return super()._find_unsent(who, sent)
 
     # Repair
 
     def send_range(self, who: Voter, first: Offset, below: Offset) -> None:
         """A follower has committed records damaged: read them for it, if they are whole here."""
         log = self._log
-        if who.broker not in self._progress or not log.start <= first < below:
+        if who not in self._followers or not log.start <= first < below:
             return
         try:
             wanted = log.read(first, _REPAIR_BYTES, below=below)

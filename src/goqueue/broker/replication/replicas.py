@@ -10,7 +10,6 @@ lags behind in, or that wait for something; a log that is idle and in sync is no
 from collections.abc import Iterator
 from itertools import islice
 
-from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
 from goqueue.broker.disk_reads import FoldFetch, RepairFetch, ReplicaFetch
 from goqueue.broker.partitions import Partition
 from goqueue.broker.replication.hosted_logs import HostedLog
@@ -32,6 +31,7 @@ from goqueue.model import (
     LogsAcknowledged,
     LogsAdvanced,
     LogsSubscribed,
+    LogSubscription,
     Now,
     Offset,
     Repaired,
@@ -103,8 +103,7 @@ class Replicas(LogRoles):
                 for asked in logs:
                     leader = self._leader_at(asked.topic, asked.partition, asked.epoch)
                     if leader is not None:
-                        leader.subscribed(sender, asked, now.instant)
-                        self._watch(leader.where, now.instant)
+                        self._subscribed(leader, sender, asked, now)
             case LogsAcknowledged():
                 self._acknowledged(sender, message, now)
             case LogsAdvanced(logs=logs, asked=asked):
@@ -121,6 +120,16 @@ class Replicas(LogRoles):
                     leader.send_range(sender, Offset(first), Offset(below))
             case ReplicaAppend() | ReplicaDiverged() | ReplicaReset():
                 self._hear_leader(sender, message, data, now)
+
+    def _subscribed(
+        self, leader: PartitionLeader, sender: Voter, asked: LogSubscription, now: Now
+    ) -> None:
+        """A replica, or the coordinator of groups, wants what comes behind its log."""
+        if leader.progress(sender.broker) is None and asked.is_over:
+            leader.keep_observer(None)
+        elif leader.progress(sender.broker) is not None or sender.broker == self._observer:
+            leader.subscribed(sender, asked, now.instant)
+            self._watch(leader.where, now.instant)
 
     def _leader_at(self, topic: int, partition: int, epoch: int) -> PartitionLeader | None:
         hosted = self._hosted.get(PartitionId(topic, partition))
@@ -201,9 +210,17 @@ class Replicas(LogRoles):
         """A follower moved on: fold what is committed."""
         assert hosted.partition is not None
         self._derived.committed(hosted.partition, now)
+        self._check_caught_up(hosted, hosted.partition)
         self._followed_up[hosted.log_id] = hosted.partition
         if hosted.follower is not None and not hosted.follower.agrees:
             self._watch(hosted.where, now.instant)
+
+    def _check_caught_up(self, hosted: HostedLog, partition: Partition) -> None:
+        """Whether a copy has, and knows what it says of, all that was committed."""
+        if not partition.has_caught_up and hosted.follower is not None:
+            fold = partition.fold
+            is_known = fold is None or fold.folded >= partition.log.high_watermark
+            partition.has_caught_up = is_known and hosted.follower.is_current
 
     # The disk
 
@@ -216,6 +233,8 @@ class Replicas(LogRoles):
         whole = self._hosted.opened(log, found, created)
         if whole is not None:
             assert whole.partition is not None
+            state = self._image.table.get(*whole.where)
+            whole.partition.has_caught_up = state is not None and self._me in state.isr
             self._derived.begin(whole.partition, whole.where)
         if hosted is not None:
             self._look_at(hosted.where, now)
@@ -273,6 +292,7 @@ class Replicas(LogRoles):
         if isinstance(event, Truncated | Filled):
             self._watch(hosted.where, now.instant)
         self._derived.committed(partition, now)
+        self._check_caught_up(hosted, partition)
         self._followed_up[hosted.log_id] = partition
 
     def _handle_led(
@@ -284,6 +304,8 @@ class Replicas(LogRoles):
             # What was sent is not here: the same offsets must not get other bytes.
             self._resign(hosted, leader.epoch, is_able=True)
             return
+        if is_cut and hosted.partition is not None:
+            leader.take_back(hosted.partition.log.end)
         self._advance(leader, now.instant)
         leader.resume(now.instant)
 
@@ -365,6 +387,7 @@ class Replicas(LogRoles):
             self._try_to_lead(hosted, partition, state, now)
         else:
             self._derived.committed(partition, now)
+            self._check_caught_up(hosted, partition)
             # Readers of the copy may see more of it.
             self._followed_up[partition.log_id] = partition
 
@@ -489,6 +512,7 @@ class Replicas(LogRoles):
         self._resume_at = now.instant if has_more else None
         if self._watched and self._tick_at is None:
             self._tick_at = Instant(now.instant + TICK_NS)
+        self._follow_coordinator()
         if self._news:
             self._tell_coordinator()
         if self._wishes:
@@ -503,15 +527,12 @@ class Replicas(LogRoles):
     def _tell_coordinator(self) -> None:
         """Let the broker that coordinates groups know at once what its copies may show."""
         news, self._news = self._news, {}
-        log = COORDINATOR_LOG
-        topic = self._image.topic(log.topic)
-        state = None if topic is None else self._image.partition(topic.number, log.partition)
-        if state is None or state.leader in {None, self._me}:
+        if self._observer in {None, self._me}:
             return
         for where in news:
             hosted = self._hosted.get(where)
             if hosted is not None and hosted.leader is not None:
-                hosted.leader.tell_watermarks(state.leader)
+                hosted.leader.tell_watermarks(self._observer)
 
     def _report_ends(self, broker_epoch: int) -> None:
         reports = tuple(self._ends_to_report.values())
@@ -534,6 +555,11 @@ class Replicas(LogRoles):
         """The logs that lost their leadership since the last call."""
         demoted, self._demoted = self._demoted, []
         return demoted
+
+    def take_unobserved(self) -> list[Partition]:
+        """The logs of which no copy is kept any more, since the last call."""
+        gone, self._unobserved = self._unobserved, []
+        return gone
 
     def take_ready(self) -> list[LogId]:
         """The logs that this broker leads and serves since the last call."""

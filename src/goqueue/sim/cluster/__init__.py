@@ -16,6 +16,7 @@ from goqueue.sim.cluster.failover_run import FailoverRun
 from goqueue.sim.cluster.group_run import GroupRun
 from goqueue.sim.cluster.link_checks import LinkChecks
 from goqueue.sim.cluster.network import Host, SimulatedNetwork
+from goqueue.sim.cluster.observer_run import ObserverRun
 from goqueue.sim.cluster.packets import LinkWeather
 from goqueue.sim.cluster.processes import ClusterProcess, Machine, ProcessClock
 from goqueue.sim.cluster.quorum_checks import QuorumChecks
@@ -41,6 +42,7 @@ __all__ = [
     "LinkChecks",
     "LinkWeather",
     "Machine",
+    "ObserverRun",
     "ProcessClock",
     "QuorumChecks",
     "QuorumRun",

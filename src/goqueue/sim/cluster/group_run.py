@@ -36,10 +36,17 @@ class GroupRun(ReplicationRun):
     """The run of one seed."""
 
     def __init__(
-        self, seed: int, trace: Trace, steps: int = 24, *, create: Create | None = None
+        self,
+        seed: int,
+        trace: Trace,
+        steps: int = 24,
+        *,
+        create: Create | None = None,
+        copies: ReplicationSwarm | None = None,
+        swarm: QuorumSwarm | None = None,
     ) -> None:
         chance = Random(seed * 19 + 7)  # noqa: S311 - chance that can be repeated is the point
-        copies = ReplicationSwarm(
+        copies = copies or ReplicationSwarm(
             replicas=3,
             minimum=2,
             fills=chance.random() < 0.3,
@@ -48,9 +55,8 @@ class GroupRun(ReplicationRun):
             disk_errors=chance.random() < 0.2,
             majorities=chance.random() < 0.3,
         )
-        swarm = QuorumSwarm.draw(chance)
-        # Groups need a copy of what they read where they are coordinated.
-        swarm = msgspec.structs.replace(swarm, wipes=False, brokers=3)
+        if swarm is None:
+            swarm = msgspec.structs.replace(QuorumSwarm.draw(chance), wipes=False, brokers=3)
         super().__init__(seed, trace, steps, create=create or _create, copies=copies, swarm=swarm)
         self._groups_chance = chance
         self.truths = {name: GroupTruth(name) for name in ("workers", "readers")}

@@ -26,6 +26,8 @@ class ReplicationChecks(QuorumChecks):
     def __init__(self) -> None:
         super().__init__()
         self._led: dict[tuple[PartitionId, int], str] = {}
+        # How far each partition is committed, as the furthest copy knows it.
+        self._committed: dict[PartitionId, Offset] = {}
         self._states: dict[tuple[PartitionId, int], PartitionState] = {}
         self._newest_isr: dict[PartitionId, PartitionState] = {}
         self._marks: dict[tuple[str, int, LogId], Offset] = {}
@@ -124,6 +126,11 @@ class ReplicationChecks(QuorumChecks):
         process, member = machine.process, machine.node.cluster
         assert member is not None
         mark = (process.name, process.incarnation, hosted.log_id)
+        if hosted.is_observed:
+            self._check_observer(machine, hosted)
+            return
+        committed = self._committed.get(hosted.where, Offset(0))
+        self._committed[hosted.where] = max(committed, log.high_watermark)
         is_lower = log.high_watermark < self._marks.get(mark, Offset(0))
         if is_lower and hosted.where not in self.unclean:
             raise Violation("the high watermark never falls", str(hosted.log_id))
@@ -155,6 +162,18 @@ class ReplicationChecks(QuorumChecks):
             self._check_members(machine, hosted)
         for name in leader.image.replicas:
             self._check_believed(machine, hosted, name)
+
+    def _check_observer(self, machine: BrokerMachine, hosted: HostedLog) -> None:
+        """An observer holds nothing that is not committed, and is no replica."""
+        assert hosted.partition is not None
+        log, committed = hosted.partition.log, self._committed.get(hosted.where, Offset(0))
+        who = f"{machine.process.name} {hosted.log_id}"
+        if log.end > committed and not self.may_lose:
+            raise Violation("an observer holds what is committed", f"{who}: {log.end}, {committed}")
+        member = machine.node.cluster
+        state = None if member is None else member.replicas.image.table.get(*hosted.where)
+        if state is not None and machine.process.name in state.replicas:
+            raise Violation("an observer is no replica", who)
 
     def _compare_producers(self, machine: BrokerMachine, hosted: HostedLog) -> None:
         """C24: where all is committed, all copies know the same of producers.

@@ -310,7 +310,8 @@ class ReplicationRun(QuorumRun):
         for machine in self.machines:
             assert machine.node.cluster is not None
             for hosted in machine.node.cluster.replicas.hosted:
-                if hosted.log_id.topic == _TOPIC and hosted.log_id.partition == number:
+                is_meant = hosted.log_id == LogId(_TOPIC, number) and not hosted.is_observed
+                if is_meant:
                     copies[machine.process.name] = (hosted, machine)
         leaders = [each for _, each in copies.values() if self._leads(each, number)]
         if len(leaders) != 1:

@@ -211,3 +211,29 @@ def test_a_log_is_deleted_with_its_topic(state: NodeState, hosted: HostedLogs) -
     assert isinstance(removal, Reshape)
     assert isinstance(removal.change, Delete)
     assert hosted.get(WHERE) is None
+
+
+def image_of(*replicas: str) -> MetadataImage:
+    """An image in which these brokers keep the only partition."""
+    image = MetadataImage()
+    image.table.apply(stated(), 5)
+    assigned = PartitionsAssigned(topic=1, partitions=(ReplicaAssignment(replicas, replicas[0]),))
+    image.table.apply(assigned, 5)
+    return image
+
+
+def test_a_copy_that_was_only_observed_is_deleted_at_the_next_start(state: NodeState) -> None:
+    hosted = HostedLogs(state, NotedEnds(4))
+    hosted.begin(image_of("b"), ())
+    sweep, removed = state.outbox.drain()
+    assert sweep == Sweep(topics=("orders",))
+    assert removed == Reshape(log=LOG, change=Delete())
+
+
+def test_a_replica_is_no_observer_any_more(hosted: HostedLogs) -> None:
+    hosted.host(WHERE, "orders", is_observed=True)
+    assert [each.where for each in hosted.observed] == [WHERE]
+    hosted.host(WHERE, "orders")
+    assert hosted.observed == []
+    hosted.host(WHERE, "orders", is_observed=True)
+    assert hosted.observed == []

@@ -6,6 +6,7 @@ import pytest
 from goqueue.broker import TurnBudget
 from goqueue.broker.cluster.log_leader import KEPT_BYTES_MAX
 from goqueue.broker.replication.partition_leader import ClusterView, PartitionLeader
+from goqueue.broker.replication.recorded_ends import RecordedEnds
 from goqueue.broker.state import NodeState
 from goqueue.cluster import IsrMember, PartitionId, PartitionState, Voter
 from goqueue.log import Log, LogState, Replica, ReplicaRole
@@ -19,7 +20,9 @@ from goqueue.model import (
     Message,
     Now,
     Offset,
+    ReplicaAppend,
     Send,
+    Synced,
     Timestamp,
     Write,
 )
@@ -153,3 +156,76 @@ def test_a_member_that_was_not_found_in_sync_is_not_stated_as_such(view: Cluster
     wish = leader.wish(NOW.instant, SECOND)
     assert wish is not None
     assert wish.isr == (("a", 1), ("c", 0), ("b", 2))
+
+
+def only_copy(view: ClusterView) -> PartitionLeader:
+    """A leader that keeps the only copy."""
+    log = Log(LOG, LogSettings(), LogState(), Replica(ReplicaRole.FOLLOWER))
+    image = PartitionState(("a",), ("a",), "a", 5, 5)
+    return PartitionLeader(
+        view, log, PartitionId(1, 0), image=image, minimum=1, is_first=True, now=NOW
+    )
+
+
+def sent_to(view: ClusterView, broker: str) -> list[tuple[int, int]]:
+    """The ranges of offsets that a broker was sent."""
+    messages = [
+        each.message
+        for each in view.state.outbox.drain()
+        if isinstance(each, Send) and each.broker == broker
+    ]
+    appends = [each for each in messages if isinstance(each, ReplicaAppend)]
+    return [(each.first, each.next) for each in appends if each.next > each.first]
+
+
+def synced(leader: PartitionLeader) -> None:
+    """All that was written is durable, and so what the leader alone commits."""
+    end = leader.log.end
+    leader.log.handle(Synced(log=LOG, upto=end), NOW)
+    leader.advance()
+    leader.send_committed(NOW.instant)
+
+
+class Noted(RecordedEnds):
+    """Notes that say all that has to be noted."""
+
+    def may_confirm(self, _where: PartitionId, _log: Log) -> bool:
+        return True
+
+
+def test_an_observer_is_sent_a_batch_when_it_is_committed_and_not_before(view: ClusterView) -> None:
+    view.ends = Noted()
+    leader = only_copy(view)
+    subscribed(leader, "observer", 9, 0)
+    appended(leader, 10)
+    assert sent_to(view, "observer") == []
+
+    synced(leader)
+    assert sent_to(view, "observer") == [(0, 1)]
+
+
+def test_an_observer_delays_no_commit_and_is_no_follower(view: ClusterView) -> None:
+    leader = only_copy(view)
+    subscribed(leader, "observer", 9, 0)
+    assert leader.progress("observer") is None
+    assert not leader.has_followers
+    assert list(leader.lags()) == []
+    assert leader.wish(NOW.instant, SECOND) is None
+
+
+def test_an_observer_of_an_earlier_coordinator_is_sent_nothing_more(view: ClusterView) -> None:
+    leader = only_copy(view)
+    subscribed(leader, "observer", 9, 0)
+    leader.keep_observer("another")
+    assert not leader.has_observers
+    appended(leader, 10)
+    assert leader.kept_bytes == 0
+
+
+def test_what_a_full_disk_takes_back_is_not_kept_for_an_observer(view: ClusterView) -> None:
+    leader = only_copy(view)
+    subscribed(leader, "observer", 9, 0)
+    appended(leader, 10)
+    assert leader.kept_bytes > 0
+    leader.take_back(Offset(0))
+    assert (leader.kept_bytes, view.kept.used) == (0, 0)
