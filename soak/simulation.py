@@ -34,6 +34,7 @@ from goqueue.sim.cluster import (
     QuorumRun,
     ReplicationRun,
     RotRun,
+    ScheduleRun,
     TransactionRun,
 )
 from tests.simulation.tight import tighten
@@ -109,6 +110,10 @@ def _live_groups(seed: int) -> None:
     GroupRun(seed, Trace()).live()
 
 
+def _live_cluster_schedules(seed: int) -> None:
+    ScheduleRun(seed, Trace()).live()
+
+
 def _live_observers(seed: int) -> None:
     ObserverRun(seed, Trace()).live()
 
@@ -141,6 +146,7 @@ WORLDS: dict[str, _Live] = {
     "failovers": _live_failovers,
     "groups": _live_groups,
     "observers": _live_observers,
+    "cluster-schedules": _live_cluster_schedules,
     "transactions": _live_transactions,
     "delays": _live_delays,
     "rot": _live_rot,
@@ -161,6 +167,7 @@ _SHARES = {
     "groups": 4,
     "transactions": 4,
     "observers": 4,
+    "cluster-schedules": 4,
     "delays": 4,
     "rot": 8,
 }

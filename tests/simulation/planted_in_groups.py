@@ -12,7 +12,7 @@ _COORDINATOR = "goqueue.broker.coordinator.group_coordinator.GroupCoordinator"
 _REPLAY = "goqueue.broker.coordinator.coordinator_replay.CoordinatorReplay"
 _JOURNAL = "goqueue.broker.journal.Journal"
 _LEASES = "goqueue.broker.groups.leases.PollLeases"
-_MOVER = "goqueue.broker.groups.dead_letter_mover.DeadLetterMover"
+_TRANSACTIONS = "goqueue.broker.transactions.coordinator.TransactionCoordinator"
 _STATE = "goqueue.broker.state.NodeState"
 
 
@@ -58,7 +58,7 @@ def serves_before_it_has_read_its_journal(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_abort_copies_of_unknown_outcome(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_MOVER}._abort", lambda *_: None)
+    patch.setattr(f"{_TRANSACTIONS}.abort_move", lambda *_: None)
 
 
 PLANTED_IN_GROUPS: tuple[Plant, ...] = (

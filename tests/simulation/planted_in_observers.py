@@ -9,7 +9,6 @@ from tests.simulation.planted_patches import Plant, attribute
 __all__ = ["PLANTED_IN_OBSERVERS"]
 
 _LEADER = "goqueue.broker.replication.partition_leader.PartitionLeader"
-_REPLICAS = "goqueue.broker.replication.replicas.Replicas"
 _ROLES = "goqueue.broker.replication.log_roles.LogRoles"
 
 
@@ -29,18 +28,6 @@ def sends_observers_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_LEADER}._sent_below", lambda leader, _: leader.log.end)
 
 
-def shows_groups_a_copy_that_never_had_all(patch: pytest.MonkeyPatch) -> None:
-    opened = attribute(f"{_REPLICAS}.opened")
-
-    def hasty(replicas: Any, log: Any, found: Any, now: Any) -> None:
-        opened(replicas, log, found, now)
-        hosted = replicas.hosted.find(log)
-        if hosted is not None and hosted.partition is not None:
-            hosted.partition.has_caught_up = True
-
-    patch.setattr(f"{_REPLICAS}.opened", hasty)
-
-
 def keeps_observing_when_another_coordinates(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_ROLES}.end_observing", lambda *_: None)
 
@@ -48,6 +35,5 @@ def keeps_observing_when_another_coordinates(patch: pytest.MonkeyPatch) -> None:
 PLANTED_IN_OBSERVERS: tuple[Plant, ...] = (
     counts_an_observer_as_a_replica,
     sends_observers_what_is_not_committed,
-    shows_groups_a_copy_that_never_had_all,
     keeps_observing_when_another_coordinates,
 )

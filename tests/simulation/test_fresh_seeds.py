@@ -15,6 +15,7 @@ from goqueue.sim.cluster import (
     ObserverRun,
     QuorumRun,
     ReplicationRun,
+    ScheduleRun,
     TransactionRun,
 )
 from tests.examples import IS_EXHAUSTIVE
@@ -136,6 +137,17 @@ def test_no_fresh_seed_reads_less_where_the_coordinator_keeps_no_replica(block: 
         trace = Trace()
         with named_when_it_fails("observers", seed):
             ObserverRun(seed, trace).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_loses_or_repeats_a_tick_of_a_cluster(block: int) -> None:
+    seeds = _fresh(13 * _TESTS + block)
+    # A run takes two seconds and more.
+    for seed in seeds if IS_EXHAUSTIVE else seeds[:1]:
+        trace = Trace()
+        with named_when_it_fails("cluster-schedules", seed):
+            ScheduleRun(seed, trace).live()
         assert len(trace) > 0, seed
 
 

@@ -1,16 +1,14 @@
 """Groups read topics of which their coordinator's node keeps no replica, step by step."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import pytest
 
 from goqueue.broker import HostedLog
-from goqueue.model import MILLISECOND, SECOND, LogId, Message, Offset, Refused
+from goqueue.model import SECOND, LogId, Message, Offset, Refused
 from goqueue.model.requests import (
     Ack,
     Acked,
-    Command,
     CommitOffsets,
     CreateTopic,
     DeleteRecords,
@@ -27,56 +25,23 @@ from goqueue.model.requests import (
     Publish,
     Published,
     RecordsDeleted,
-    Reply,
     Start,
     TopicConfig,
     TopicDescription,
 )
 from goqueue.records import build, decode, walk
 from goqueue.sim import Trace
-from goqueue.sim.cluster import BrokerMachine, ObserverRun, QuorumRun, QuorumSwarm
+from goqueue.sim.cluster import BrokerMachine, ObserverRun
+from tests.simulation.calm_cluster import CalmCluster
 from tests.simulation.replays import named_when_it_fails
 
 TOPIC = "thin"
 GROUP = "workers"
 NAME = "t"
-CALM = QuorumSwarm(
-    brokers=5,
-    **dict.fromkeys(
-        (each for each in QuorumSwarm.__struct_fields__ if each not in {"brokers", "full_disks"}),
-        False,
-    ),
-)
-R = TypeVar("R", bound=Reply)
 
 
-class CalmCluster:
-    """Five brokers on whole disks and a quick network."""
-
-    def __init__(self) -> None:
-        self.run = QuorumRun(1, Trace(), swarm=CALM)
-        self.run.begin()
-        self.run.advance(8 * SECOND)
-
-    def try_to_ask(self, command: Command, machine: BrokerMachine | None = None) -> object:
-        machine = machine or self.run.machines[0]
-        request = machine.ask(command)
-        for _ in range(600):
-            if request in machine.replies:
-                return machine.replies.pop(request)
-            self.run.advance(20 * MILLISECOND)
-        raise AssertionError(f"no answer to {command}")
-
-    def ask(self, command: Command, kind: type[R]) -> R:
-        """The answer; what is not there yet is asked for again, as clients do."""
-        for _ in range(40):
-            reply = self.try_to_ask(command)
-            if isinstance(reply, Refused) and reply.code.is_retriable:
-                self.run.advance(100 * MILLISECOND)
-                continue
-            assert isinstance(reply, kind), reply
-            return reply
-        raise AssertionError(f"never answered: {command}")
+class ThinCluster(CalmCluster):
+    """Five brokers, and a topic that few of them keep."""
 
     def create(self, partitions: int = 5, copies: int = 1) -> None:
         config = TopicConfig(replication_factor=copies, min_insync_replicas=1)
@@ -114,22 +79,6 @@ class CalmCluster:
     def _bytes_of(self, log: LogId, offsets: list[int]) -> list[memoryview]:
         raise AssertionError(f"{log} {offsets}: a lease comes with its records")
 
-    @property
-    def coordinator(self) -> BrokerMachine:
-        (found,) = (
-            each
-            for each in self.run.machines
-            if each.node.coordinators is not None and each.node.coordinators.current is not None
-        )
-        return found
-
-    def lose_coordinator(self) -> BrokerMachine:
-        """Take its power, and let another one take over; the one that is lost."""
-        lost = self.coordinator
-        self.run.kill(lost.process, loses_power=True)
-        self.run.advance(8 * SECOND)
-        return lost
-
     def observed(self, machine: BrokerMachine) -> list[HostedLog]:
         member = machine.node.cluster
         assert member is not None
@@ -137,8 +86,8 @@ class CalmCluster:
 
 
 @pytest.fixture(scope="module")
-def calm() -> Callable[[], CalmCluster]:
-    return CalmCluster
+def calm() -> Callable[[], ThinCluster]:
+    return ThinCluster
 
 
 def values(prefix: str, count: int = 5) -> list[bytes]:
@@ -146,7 +95,7 @@ def values(prefix: str, count: int = 5) -> list[bytes]:
 
 
 def test_a_group_reads_partitions_that_its_coordinator_does_not_keep(
-    calm: Callable[[], CalmCluster],
+    calm: Callable[[], ThinCluster],
 ) -> None:
     cluster = calm()
     cluster.create()
@@ -165,7 +114,7 @@ def test_a_group_reads_partitions_that_its_coordinator_does_not_keep(
 
 
 def test_the_next_coordinator_reads_on_and_the_last_one_drops_its_copies(
-    calm: Callable[[], CalmCluster],
+    calm: Callable[[], ThinCluster],
 ) -> None:
     cluster = calm()
     cluster.create(copies=2)
@@ -186,7 +135,7 @@ def test_the_next_coordinator_reads_on_and_the_last_one_drops_its_copies(
 
 
 def test_a_topic_that_is_made_again_is_read_from_its_beginning_and_nothing_of_the_old(
-    calm: Callable[[], CalmCluster],
+    calm: Callable[[], ThinCluster],
 ) -> None:
     cluster = calm()
     cluster.create()
@@ -200,7 +149,7 @@ def test_a_topic_that_is_made_again_is_read_from_its_beginning_and_nothing_of_th
     assert cluster.read_all(cluster.join(), 5) == values("new")
 
 
-def test_an_observer_begins_where_the_leader_begins(calm: Callable[[], CalmCluster]) -> None:
+def test_an_observer_begins_where_the_leader_begins(calm: Callable[[], ThinCluster]) -> None:
     cluster = calm()
     cluster.create()
     cluster.publish(*values("a"), *values("b"), *values("c"))
@@ -220,7 +169,7 @@ def test_an_observer_begins_where_the_leader_begins(calm: Callable[[], CalmClust
 
 
 def test_a_group_that_begins_with_the_latest_waits_for_the_copy(
-    calm: Callable[[], CalmCluster],
+    calm: Callable[[], ThinCluster],
 ) -> None:
     """A copy that is empty yet would say that the end is at the beginning."""
     cluster = calm()
@@ -233,7 +182,7 @@ def test_a_group_that_begins_with_the_latest_waits_for_the_copy(
 
 
 def test_offsets_are_committed_and_lag_is_counted_where_there_is_no_replica(
-    calm: Callable[[], CalmCluster],
+    calm: Callable[[], ThinCluster],
 ) -> None:
     cluster = calm()
     cluster.create()

@@ -247,7 +247,7 @@ class Components:
         self.copies = copies = copies or LocalCopies(state, self.topics)
         self.coordinator = TransactionCoordinator(state, self.polls, copies)
         self.dead_letter_mover = DeadLetterMover(state, copies, self.polls, self.coordinator)
-        self.tick_sender = TickSender(state, self.coordinator, self.quotas, self.validation)
+        self.tick_sender = TickSender(state, self.coordinator, copies, self.quotas, self.validation)
         self.scheduler = Scheduler(state, self.tick_sender, self.quotas)
         self.redriver = Redriver(state, self.dead_letter_mover, self.quotas, self.validation)
         self.acks = Acks(state, self.polls, self.dead_letter_mover)
@@ -340,6 +340,7 @@ def group_handlers(components: Components) -> dict[type, CommandFn[Command]]:
     handle = HandlerTable()
     _handle_groups(handle, components)
     _handle_transactions(handle, components)
+    _handle_schedules(handle, components)
     return {kind: each for kind, each in handle.handlers.items() if kind in COORDINATOR_COMMANDS}
 
 

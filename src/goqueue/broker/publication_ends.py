@@ -45,7 +45,7 @@ class PublicationEnds:
             case ForMove(batch):
                 components.dead_letter_mover.copied(batch, published.placed[0], now)
             case ForTick(batch):
-                components.tick_sender.appended(batch, published.placed[0].refused, now)
+                components.tick_sender.appended(batch, published.placed[0], now)
             case ForMarker() as purpose:
                 placed = published.placed[0]
                 upto = Offset(placed.first + placed.count)

@@ -159,7 +159,7 @@ class Scheduler:
     def describe(self, request: RequestId, command: DescribeSchedule, _: Now) -> None:
         described = self._state.find_schedule(command.name, Operation.DESCRIBE).describe()
         # What was decided and is not committed must not be seen: a crash could take it back.
-        self._state.journals.of_groups.note([], [Answer(request=request, reply=described)])
+        self._state.journals.answer(request, described, [self._state.journals.of_groups])
 
     def list_page(self, request: RequestId, command: ListSchedules, now: Now) -> None:
         sees = self._state.access.visible_topics()
@@ -192,4 +192,4 @@ class Scheduler:
                 listed.append(schedule.describe())
             yield TICK_UNITS
         reply = ScheduleList(schedules=tuple(listed), total=total)
-        self._state.journals.of_groups.note([], [Answer(request=request, reply=reply)])
+        self._state.journals.answer(request, reply, [self._state.journals.of_groups])

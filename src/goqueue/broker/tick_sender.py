@@ -29,6 +29,7 @@ from goqueue.broker.schema_validation import SchemaValidation
 from goqueue.broker.state import NodeState
 from goqueue.broker.tenant_quotas import TenantQuotas
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
+from goqueue.broker.transactions.copies import Copies
 from goqueue.broker.turns import Errand
 from goqueue.log import BatchMark
 from goqueue.model import (
@@ -54,6 +55,7 @@ from goqueue.model import (
 )
 from goqueue.model.requests import (
     Operation,
+    Placed,
     RunSchedule,
     ScheduleRan,
     ScheduleSpec,
@@ -130,10 +132,12 @@ class TickSender:
         self,
         state: NodeState,
         coordinator: TransactionCoordinator,
+        copies: Copies,
         quotas: TenantQuotas,
         validation: SchemaValidation,
     ) -> None:
         self._state = state
+        self._copies = copies
         self.validation = ScheduleValidation(state, validation)
         # How many schedules wait until their messages are validated.
         self._checking = 0
@@ -440,9 +444,8 @@ class TickSender:
 
     def _append(self, batch: _Batch, now: Now) -> None:
         """Append messages as a transaction of the broker."""
-        partition = self._state.partitions.get(batch.log)
         topic = self._state.catalog.numbered(batch.topic)
-        if partition is None or topic is None:
+        if topic is None:
             self._give_up_all(batch, Code.TOPIC_NOT_FOUND, now)
             return
         number = self._state.next_move
@@ -455,34 +458,36 @@ class TickSender:
             transaction=key.number,
             at=now.wall,
         )
+        publication = Publication(None, [], 1, now.wall, purpose=ForTick(number))
         try:
-            appended = self._state.append(partition, batch.records, now, mark)
+            first = self._copies.append(batch.log, batch.records, mark, publication, now)
         except Refused as refused:
             self._give_up_all(batch, refused.code, now)
             return
         self._state.next_move += 1
-        batch.number, batch.first, batch.size = number, appended.first, len(batch.records)
+        batch.number, batch.size = number, len(batch.records)
         self._quotas.charge_publish(batch.log.topic, batch.count, batch.size, now)
         self._batches[number] = batch
         if any(each.schedule.spec.message.priority != Priority.NORMAL for each in batch.entries):
             self._state.record_lanes(topic)
-        trace = self._state.traces.start(topic, now)
-        if trace is not None:
-            self._state.traces.add_part(trace, batch.log, batch.records, appended.first, None)
-        publication = Publication(None, [], 1, now.wall, purpose=ForTick(number), trace=trace)
-        partition.expect(appended.first, appended.next, publication)
+        if first is not None:
+            publication.trace = self._state.traces.start(topic, now)
+        if first is not None and publication.trace is not None:
+            self._state.traces.add_part(publication.trace, batch.log, batch.records, first, None)
         batch.records = bytearray()
 
     # Deciding
 
-    def appended(self, number: int, refused: Code | None, now: Now) -> None:
+    def appended(self, number: int, placed: Placed, now: Now) -> None:
         """The messages of a batch are committed, or were taken back by the disk."""
         batch = self._batches[number]
-        topic = self._state.catalog.numbered(batch.topic)
+        topic, refused = self._state.catalog.numbered(batch.topic), placed.refused
         if refused is not None or topic is None:
             del self._batches[number]
+            self._coordinator.abort_move(number, self._state.journals.of_groups)
             self._give_up_all(batch, refused or Code.TOPIC_NOT_FOUND, now)
             return
+        batch.first = placed.first
         self._state.budget.spend(batch.count)
         ticked = [
             self._ticked(entry.schedule, entry.upto, entry.ticks)

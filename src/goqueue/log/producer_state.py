@@ -512,7 +512,11 @@ class ProducerState:
         return ProducersStated(
             topic=topic,
             upto=upto,
-            writers=[writer.stated(producer) for producer, writer in self._writers.items()],
+            writers=[
+                writer.stated(producer)
+                for producer, writer in self._writers.items()
+                if not _is_over(producer, writer.transaction)
+            ],
             hidden=hidden.columns(),
             aborted=aborted.columns(),
             version=_STATED_VERSION,
@@ -534,7 +538,17 @@ class ProducerState:
         latest = max((each.at for each in stated.writers), default=0)
         self._clock, self._newest = stated.clock or latest, stated.newest or latest
         for each in stated.writers:
+            if _is_over(each.producer, each.transaction):
+                continue
             writer = self._writers[each.producer] = PartitionProducer.restored(each)
             if writer.open_from is not None:
                 self._hold(each.producer, writer.open_from)
         return True
+
+
+def _is_over(producer: int, transaction: int) -> bool:
+    """Whether this is a producer of the broker whose marker is only to be committed yet.
+
+    It has one transaction and never returns; who restores a statement sees no marker of it.
+    """
+    return producer < 0 and not transaction

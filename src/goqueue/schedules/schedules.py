@@ -240,7 +240,7 @@ class Schedules:
     """Schedules by name and by number, and by when they tick next."""
 
     def __init__(self, zones: Zones) -> None:
-        self._zones = zones
+        self.zones = zones
         self._by_number: dict[int, Schedule] = {}
         self._by_name: dict[str, Schedule] = {}
         self._names: list[str] = []
@@ -368,7 +368,7 @@ class Schedules:
         if spec.every_ns is not None:
             assert spec.start is not None
             return Ticks(IntervalRule(spec.every_ns, spec.start), spec.start, spec.end)
-        zone = self._zones.find(spec.time_zone)
+        zone = self.zones.find(spec.time_zone)
         assert spec.cron is not None
         rule = None if zone is None else CronRule(parse_cron(spec.cron), zone)
         return None if rule is None else Ticks(rule, spec.start, spec.end)

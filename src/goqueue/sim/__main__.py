@@ -12,6 +12,7 @@ from goqueue.sim.cluster import (
     ObserverRun,
     QuorumRun,
     ReplicationRun,
+    ScheduleRun,
     TransactionRun,
 )
 from goqueue.sim.node import NodeRun
@@ -54,6 +55,10 @@ def _live_observers(seed: int, trace: Trace, steps: int) -> None:
     ObserverRun(seed, trace, steps).live()
 
 
+def _live_cluster_schedules(seed: int, trace: Trace, steps: int) -> None:
+    ScheduleRun(seed, trace, steps).live()
+
+
 def _live_groups(seed: int, trace: Trace, steps: int) -> None:
     GroupRun(seed, trace, steps).live()
 
@@ -85,6 +90,7 @@ _WORLDS: dict[str, tuple[_Live, int]] = {
     "replication": (_live_replication, 30),
     "groups": (_live_groups, 24),
     "observers": (_live_observers, 24),
+    "cluster-schedules": (_live_cluster_schedules, 16),
     "transactions": (_live_transactions, 16),
     "delays": (_live_delays, 30),
     "cooperation": (_live_cooperation, 300),

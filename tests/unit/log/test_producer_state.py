@@ -562,3 +562,17 @@ def test_the_open_transaction_of_a_producer_is_that_of_its_newest_epoch() -> Non
     assert state.open_number(1, 1) == 3
     assert state.open_number(1, 0) is None
     assert state.open_number(2, 1) is None
+
+
+def test_a_producer_of_the_broker_is_not_stated_once_its_marker_is_written() -> None:
+    """Whoever restores the statement sees no marker of it, and would keep it for ever."""
+    state = ProducerState()
+    state.append(msgspec.structs.replace(mark(transaction=1), producer=-10), 0)
+    assert [each.producer for each in state.stated(1, 1).writers] == [-10]
+    state.end(-10, 0, 1, 1, is_commit=True)
+
+    stated = state.stated(1, 2)
+    assert stated.writers == []
+    restored = ProducerState()
+    assert restored.restore(stated)
+    assert len(restored) == 0

@@ -9,6 +9,7 @@ from goqueue.model.requests import (
     AddOffsets,
     AddParticipants,
     AddPartition,
+    AlterSchedule,
     AlterTopic,
     AppendCopies,
     AppendMarker,
@@ -22,9 +23,11 @@ from goqueue.model.requests import (
     CommitGroup,
     CommitOffsets,
     CooperativeHeartbeat,
+    CreateSchedule,
     CreateTopic,
     DeleteGroup,
     DeleteRecords,
+    DeleteSchedule,
     DeleteTopic,
     DescribeAssignment,
     DescribeCaller,
@@ -38,6 +41,7 @@ from goqueue.model.requests import (
     DescribePartitions,
     DescribeRebalances,
     DescribeReliability,
+    DescribeSchedule,
     DescribeTopic,
     DescribeTransaction,
     DescribeTransactions,
@@ -58,9 +62,11 @@ from goqueue.model.requests import (
     LeaveCluster,
     ListDelayed,
     ListGroups,
+    ListSchedules,
     ListTopics,
     ListTransactions,
     Nack,
+    PauseSchedule,
     Poll,
     PrepareTransaction,
     Publish,
@@ -71,7 +77,9 @@ from goqueue.model.requests import (
     Release,
     ReportTransactions,
     ResetOffsets,
+    ResumeSchedule,
     RevokePartitions,
+    RunSchedule,
     Watch,
 )
 
@@ -79,7 +87,7 @@ __all__ = ["CLUSTER_COMMANDS", "COORDINATOR_COMMANDS", "REFUSAL"]
 
 REFUSAL = (
     "this node is a member of a cluster, and a cluster of this version serves topics, publishing, "
-    "reading, delays, groups, queues and transactions; use a single node for schedules and keys"
+    "reading, delays, groups, queues, transactions and schedules; use a single node for keys"
 )
 
 CLUSTER_COMMANDS = frozenset(
@@ -117,8 +125,8 @@ CLUSTER_COMMANDS = frozenset(
     }
 )
 
-# What the coordinator of groups and transactions carries out, and whether a repetition does no
-# harm: then it is sent again when its outcome is not known.
+# What the coordinator of groups, transactions and schedules carries out, and whether a repetition
+# does no harm: then it is sent again when its outcome is not known.
 COORDINATOR_COMMANDS: dict[type[Command], bool] = {
     Ack: True,
     Extend: True,
@@ -159,4 +167,12 @@ COORDINATOR_COMMANDS: dict[type[Command], bool] = {
     ListTransactions: True,
     PrepareTransaction: True,
     ReportTransactions: True,
+    AlterSchedule: False,
+    CreateSchedule: False,
+    DeleteSchedule: False,
+    DescribeSchedule: True,
+    ListSchedules: True,
+    PauseSchedule: True,
+    ResumeSchedule: True,
+    RunSchedule: False,
 }

@@ -77,7 +77,8 @@ def coordinator_state(
     host: NodeState, epoch: int, require_copy: Callable[[LogId], None]
 ) -> NodeState:
     """An empty memory that shares with its broker what is not the coordinator's."""
-    state = NodeState(host.node_id, Tracer(0.0), host.budget, tokens=host.tokens)
+    zones = host.schedules.zones
+    state = NodeState(host.node_id, Tracer(0.0), host.budget, zones, tokens=host.tokens)
     state.catalog = host.catalog
     state.partitions = CopiedPartitions(host.partitions, require_copy)
     state.traces = host.traces

@@ -47,7 +47,7 @@ from goqueue.broker.disk_reads import (
 )
 from goqueue.broker.journal import Journal
 from goqueue.broker.journal_changes import CHANGES, Change, ReceiptKeyStated
-from goqueue.broker.partitions import ForMove, Partition
+from goqueue.broker.partitions import ForMove, ForTick, Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import (
     Errand,
@@ -323,6 +323,7 @@ class GroupCoordinator:
             aborted = Outcome.ABORTED
             self._components.coordinator.decide_move(move, aborted, place, self._journal, [])
         self._components.retention.begin(now)
+        self._components.tick_sender.begin(now)
         self._counted_at = now.instant
         state.stepwise.begin(None, self._count_copies(), now)
         self._upkeep_at = Instant(now.instant + _UPKEEP_NS)
@@ -359,6 +360,8 @@ class GroupCoordinator:
         purpose, placed = ended.purpose, ended.placed
         if isinstance(purpose, ForMove):
             self._components.dead_letter_mover.copied(purpose.batch, placed, now)
+        elif isinstance(purpose, ForTick):
+            self._components.tick_sender.appended(purpose.batch, placed, now)
         else:
             # What the ISR has committed no crash takes back.
             upto = Offset(0)
@@ -370,6 +373,7 @@ class GroupCoordinator:
         if self._is_serving:
             self._components.membership.rebalance(name, now)
             self._components.dead_letter_mover.topic_opened(name)
+            self._components.tick_sender.topic_opened(now)
 
     def topic_removed(self, name: str, logs: list[LogId], now: Now) -> None:
         """A topic is gone, and what groups knew of it."""
@@ -429,6 +433,7 @@ class GroupCoordinator:
             self._counted_at = now.instant
             self._state.stepwise.begin(None, self._count_copies(), now)
         self._components.polls.retry_unreadable(now)
+        self._components.tick_sender.look_at_clock(now)
         self._components.retention.do_a_share(now)
         self._components.journaled_state.keep_groups_short(now)
 
@@ -489,5 +494,6 @@ class GroupCoordinator:
         components.coordinator.finish_turn(now)
         completed = components.coordinator.take_completed_moves()
         components.dead_letter_mover.finish_turn(completed, now)
+        components.tick_sender.completed(completed, now)
         components.redriver.finish_turn()
         components.transaction_offsets.answer_decided(now)

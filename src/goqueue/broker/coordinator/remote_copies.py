@@ -1,4 +1,4 @@
-"""Copies of moved messages in partitions that other brokers may lead, and markers of all kinds.
+"""Copies of moved and scheduled messages in partitions of any leader, and markers of all kinds.
 
 A dead letter leaves one log for another. The decision, and that the message is settled, is one
 record of the coordinator's journal; the copies are in a partition that any broker may lead. So:
@@ -16,6 +16,7 @@ records that the marker replaces.
 Crash points: begun | copies sent | appended | committed | decided | marker sent | committed |
 ended.
 
+Messages of schedules go the same way: what is decided with them is that their ticks were sent.
 Transactions of producers have no copies of the coordinator's: their batches are appended by the
 leaders, and step 4 is the same for them.
 
@@ -29,7 +30,7 @@ from goqueue.broker.cluster import COORDINATOR_LOG
 from goqueue.broker.cluster.routes import Routes
 from goqueue.broker.journal_changes import MoveBegun
 from goqueue.broker.outbox import CopiesAnnounced
-from goqueue.broker.partitions import ForMarker, ForMove, Partition, Publication
+from goqueue.broker.partitions import ForMarker, ForMove, ForTick, Partition, Publication
 from goqueue.broker.state import NodeState
 from goqueue.log import BatchMark, Marker
 from goqueue.model import Code, LogId, Now, Offset, Refused, RequestId, TransactionKey
@@ -49,7 +50,7 @@ class EndedCopies:
 
     __slots__ = ("placed", "purpose")
 
-    def __init__(self, purpose: ForMove | ForMarker, placed: Placed) -> None:
+    def __init__(self, purpose: ForMove | ForTick | ForMarker, placed: Placed) -> None:
         self.purpose = purpose
         self.placed = placed
 
@@ -81,15 +82,14 @@ class RemoteCopies:
 
     def append(
         self,
-        target: Partition,
+        log: LogId,
         batch: bytearray,
         mark: BatchMark,
         publication: Publication,
         _now: Now,
-    ) -> None:
+    ) -> Offset | None:
         """Announce copies; they are appended when that is committed."""
         move = TransactionKey(mark.producer, mark.transaction).move
-        log = target.log_id
         topic = self._state.catalog.find(log.topic)
         command = AppendCopies(
             topic=log.topic,
@@ -104,6 +104,7 @@ class RemoteCopies:
         self._state.open_moves[move] = (topic.number, log.partition)
         self._announced[move] = (command, publication)
         self._state.journals.of_groups.note([begun], [CopiesAnnounced(move)])
+        return None
 
     def announced(self, move: int, now: Now) -> None:
         """That a move has begun is committed: append its copies."""
@@ -142,7 +143,7 @@ class RemoteCopies:
         if publication is None:
             return None
         purpose = publication.purpose
-        assert isinstance(purpose, ForMove | ForMarker)
+        assert isinstance(purpose, ForMove | ForTick | ForMarker)
         if isinstance(reply, Published) and reply.placed:
             return EndedCopies(purpose, reply.placed[0])
         # Another leader may take it: no refusal is the last word.

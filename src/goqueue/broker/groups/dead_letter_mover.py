@@ -362,7 +362,7 @@ class DeadLetterMover:
         has_lanes = any(priority != Priority.NORMAL for priority in walk(copies).priorities)
         publication = Publication(None, [], 1, now.wall, purpose=ForMove(number))
         try:
-            self._copies.append(target, copies, mark, publication, now)
+            self._copies.append(target.log_id, copies, mark, publication, now)
         except Refused as refused:
             self._retry(number, now, refused.code)
             return
@@ -379,7 +379,7 @@ class DeadLetterMover:
         route = batch.route
         target = self._ends.target(route, now)
         if placed.refused is not None or target is None:
-            self._abort(number, route)
+            self._coordinator.abort_move(number, self._ends.journal(route))
             self._retry(number, now, placed.refused)
             return
         batch.first = placed.first
@@ -391,13 +391,6 @@ class DeadLetterMover:
         place = (topic.number, target.log_id.partition)
         journal = self._ends.journal(route)
         self._coordinator.decide_move(number, batch.outcome, place, journal, settled)
-
-    def _abort(self, number: int, route: Route) -> None:
-        """Where others lead it is not known whether the copies are there: they never count."""
-        place = self._state.open_moves.get(number)
-        if place is not None:
-            journal = self._ends.journal(route)
-            self._coordinator.decide_move(number, Outcome.ABORTED, place, journal, [])
 
     def _settle(self, route: Route, moves: list[Move], now: Now) -> list[Settled]:
         """Settle the messages, unless their position was reset; what the journal is to say."""

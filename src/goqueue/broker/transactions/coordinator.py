@@ -382,6 +382,12 @@ class TransactionCoordinator:
         self._state.open_moves.pop(move, None)
         journal.note([decided, *changes], [WriteMarkers(key)])
 
+    def abort_move(self, move: int, journal: Journal[Change]) -> None:
+        """Where others lead it is not known whether copies are there: they never count."""
+        place = self._state.open_moves.get(move)
+        if place is not None:
+            self.decide_move(move, Outcome.ABORTED, place, journal, [])
+
     def apply(self, change: TransactionChange, at: Timestamp) -> None:
         """Become what the journal says, when it is replayed."""
         self.progress.apply(change, at)

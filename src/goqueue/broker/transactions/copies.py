@@ -7,11 +7,11 @@ partitions: see `broker/coordinator/remote_copies`.
 from typing import Protocol
 
 from goqueue.broker.catalog import Topic
-from goqueue.broker.partitions import Partition, Publication
+from goqueue.broker.partitions import Publication
 from goqueue.broker.state import NodeState
 from goqueue.broker.topics import Topics
 from goqueue.log import BatchMark, Marker
-from goqueue.model import LogId, Now
+from goqueue.model import LogId, Now, Offset
 
 __all__ = ["Copies", "LocalCopies"]
 
@@ -24,13 +24,16 @@ class Copies(Protocol):
 
     def append(
         self,
-        target: Partition,
+        log: LogId,
         batch: bytearray,
         mark: BatchMark,
         publication: Publication,
         now: Now,
-    ) -> None:
-        """Append copies; the publication ends when they are committed. Raises Refused before."""
+    ) -> Offset | None:
+        """Append copies; the publication ends when they are committed. Raises Refused before.
+
+        Returns where they begin, if that is known already.
+        """
 
     def end(self, log: LogId, marker: Marker, publication: Publication, now: Now) -> bool:
         """Append a marker, in the same way; False if the partition needs none, or is gone."""
@@ -51,14 +54,16 @@ class LocalCopies:
 
     def append(
         self,
-        target: Partition,
+        log: LogId,
         batch: bytearray,
         mark: BatchMark,
         publication: Publication,
         now: Now,
-    ) -> None:
+    ) -> Offset | None:
+        target = self._state.partitions[log]
         appended = self._state.append(target, batch, now, mark)
         target.expect(appended.first, appended.next, publication)
+        return appended.first
 
     def end(self, log: LogId, marker: Marker, publication: Publication, now: Now) -> bool:
         target = self._state.partitions.get(log)

@@ -25,6 +25,7 @@ from goqueue.sim.cluster.replicated_publisher import ReplicatedPublisher
 from goqueue.sim.cluster.replication_checks import ReplicationChecks
 from goqueue.sim.cluster.replication_run import ReplicationRun, ReplicationSwarm
 from goqueue.sim.cluster.rot_run import RotRun
+from goqueue.sim.cluster.schedule_run import ScheduleRun
 from goqueue.sim.cluster.transaction_run import TransactionRun
 from goqueue.sim.cluster.virtual_time import VirtualTime
 
@@ -52,6 +53,7 @@ __all__ = [
     "ReplicationRun",
     "ReplicationSwarm",
     "RotRun",
+    "ScheduleRun",
     "SimulatedNetwork",
     "TransactionRun",
     "VirtualTime",

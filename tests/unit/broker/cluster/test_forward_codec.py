@@ -103,6 +103,14 @@ COMMANDS = {
     71: "ListTransactions",
     72: "DescribeTransaction",
     73: "DescribeTransactions",
+    80: "CreateSchedule",
+    81: "AlterSchedule",
+    82: "DeleteSchedule",
+    83: "DescribeSchedule",
+    84: "ListSchedules",
+    85: "PauseSchedule",
+    86: "ResumeSchedule",
+    87: "RunSchedule",
 }
 REPLIES = {
     1: "Done",
@@ -144,6 +152,9 @@ REPLIES = {
     66: "TransactionList",
     67: "TransactionDescription",
     68: "TransactionStatistics",
+    80: "ScheduleDescription",
+    81: "ScheduleList",
+    82: "ScheduleRan",
 }
 
 
