@@ -26,8 +26,6 @@ class ReplicationChecks(QuorumChecks):
     def __init__(self) -> None:
         super().__init__()
         self._led: dict[tuple[PartitionId, int], str] = {}
-        # How far each partition is committed, as the furthest copy knows it.
-        self._committed: dict[PartitionId, Offset] = {}
         self._states: dict[tuple[PartitionId, int], PartitionState] = {}
         self._newest_isr: dict[PartitionId, PartitionState] = {}
         self._marks: dict[tuple[str, int, LogId], Offset] = {}
@@ -129,8 +127,6 @@ class ReplicationChecks(QuorumChecks):
         if hosted.is_observed:
             self._check_observer(machine, hosted)
             return
-        committed = self._committed.get(hosted.where, Offset(0))
-        self._committed[hosted.where] = max(committed, log.high_watermark)
         is_lower = log.high_watermark < self._marks.get(mark, Offset(0))
         if is_lower and hosted.where not in self.unclean:
             raise Violation("the high watermark never falls", str(hosted.log_id))
