@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -117,9 +117,18 @@ class BrokerProcess:
         # Thousands of partitions take their time: each log is closed with a sync.
         self._process.wait(_STOP_S)
 
-    def restart(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End it, start it again over the same data, on another port, until it serves."""
+    def restart(
+        self,
+        how: signal.Signals = signal.SIGTERM,
+        meanwhile: Callable[[str], object] | None = None,
+    ) -> None:
+        """End it, start it again over the same data, on another port, until it serves.
+
+        `meanwhile` gets the data directory while nobody uses it.
+        """
         self._end(how)
+        if meanwhile is not None:
+            meanwhile(self._data)
         self.__enter__()
         asyncio.run(_wait_until_ready(self.port))
 

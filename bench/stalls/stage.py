@@ -47,10 +47,10 @@ class Stage:
     async def open(cls, broker: BrokerProcess, key: str = "") -> "Stage":
         return cls(broker, [await Wire.open(broker.port) for _ in range(_WIRES)], key)
 
-    async def restart(self) -> None:
-        """Restart the node, and wait until it serves."""
+    async def restart(self, meanwhile: Callable[[str], object] | None = None) -> None:
+        """Restart the node, and wait until it serves; `meanwhile` may change its data."""
         self.close()
-        await asyncio.to_thread(self.broker.restart)
+        await asyncio.to_thread(self.broker.restart, meanwhile=meanwhile)
         self.wires = [await Wire.open(self.broker.port) for _ in range(_WIRES)]
 
     def close(self) -> None:

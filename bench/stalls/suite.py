@@ -39,7 +39,7 @@ _ROWS = {
     "delayed_poll": Row(run=reads.delayed_poll, size=400_000, sizes=_FLAT),
     "delays_snapshot": Row(run=reads.delays_snapshot, size=1_000_000),
     "producers_snapshot": Row(run=reads.producers_snapshot, size=5_000),
-    "keys": Row(run=groups.keys, size=20_000),
+    "keys": Row(run=groups.keys, size=1_000_000),
     "find_by_time": Row(run=reads.find_by_time, size=200_000_000),
     "headers": Row(run=reads.headers, size=10 << 20),
     "shared_join": Row(run=groups.shared_join, size=300),
