@@ -66,6 +66,11 @@ DEFECTS: tuple[Defect, ...] = (
         "::test_a_group_is_forgotten_a_week_after_its_last_commit",
     ),
     Defect(
+        "a clock that is put back forgets groups",
+        f"{_BROKER}/groups/test_group_retention.py"
+        "::test_a_clock_that_is_put_back_by_weeks_forgets_no_group_that_is_used",
+    ),
+    Defect(
         "a batch that is taken back in its middle",
         "tests/unit/log/test_batch_mark.py"
         "::test_a_batch_that_a_truncation_cuts_in_its_middle_is_no_repeat",

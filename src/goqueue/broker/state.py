@@ -39,6 +39,7 @@ from goqueue.model import (
     RequestId,
     Seek,
     Slice,
+    Timestamp,
     Write,
 )
 from goqueue.model.requests import Operation, Owner, ResourceType
@@ -425,6 +426,14 @@ class NodeState:
             aborted = producers.aborted.within(first, end)
             hidden -= sum(delays.hidden_within(*each) for each in aborted)
         return hidden
+
+    def steady(self, now: Now) -> Now:
+        """Now, for what is kept for a time: a clock that is put back makes nothing old.
+
+        One that is put forward makes it young, and it is kept for longer.
+        """
+        wall = self.transactions.producers.steady(now)
+        return now if now.wall >= wall else Now(now.instant, Timestamp(wall))
 
     def skip_hidden(self, partition: Partition, offset: Offset) -> Offset:
         """The first offset from this one on that may be a message."""

@@ -207,7 +207,8 @@ class Acks:
             self._state.counts.pair(log.topic, group.name).acked += count
             self._state.traces.leased(Kind.ACK, group, log, parts, now)
             folded = parts[0].folded if len(parts) == 1 else None
-            settle(self._state, group, log, queue.ack(parts), at=now.wall, folded=folded)
+            at = self._state.steady(now).wall
+            settle(self._state, group, log, queue.ack(parts), at=at, folded=folded)
             self._polls.wake_group(group, now, log)
         floor = position.floor
         in_flight = 0 if queue is None else queue.in_flight

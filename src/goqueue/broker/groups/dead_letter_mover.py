@@ -406,7 +406,8 @@ class DeadLetterMover:
         queue = self._state.group_partitions.queue(route.group, source.log_id)
         if queue is not None:
             queue.settle_dead_letters([each for each in done if not position.has_settled(each)])
-        position.settle(0, done, now.wall)
+        at = self._state.steady(now).wall
+        position.settle(0, done, at)
         # Markers are nobody's to settle: what follows from the log is passed over.
         floor = self._state.skip_hidden(source, position.floor)
         folded = Folded.of(done)
@@ -420,7 +421,7 @@ class DeadLetterMover:
             # Also one that retention took on the way: it was nobody's to ack any more.
             is_buried=not route.is_redrive,
         )
-        position.settle(change.floor, (), now.wall)
+        position.settle(change.floor, (), at)
         if change.is_buried:
             position.record_dead_letters(done)
         return [change]

@@ -300,7 +300,7 @@ class Membership:
         is_silent = why is Departure.SESSION_TIMEOUT
         trigger = Trigger.SESSION_TIMEOUT if is_silent else Trigger.LEAVE
         stated = group.without_members(members, partitions)
-        emptied_at = 0 if stated.members else int(now.wall)
+        emptied_at = 0 if stated.members else int(self._state.steady(now).wall)
         self._change(msgspec.structs.replace(stated, emptied_at=emptied_at), trigger, now)
         if not group.members:
             # Start from the position next time, once nobody holds anything without having joined.

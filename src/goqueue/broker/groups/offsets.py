@@ -157,6 +157,7 @@ class Positions:
         """Where the group stands in these partitions now."""
         state = self._state
         group = state.groups.find(command.group)
+        at = state.steady(now).wall
         for log, offset in portion:
             change = Settled(
                 group=group.number,
@@ -165,7 +166,7 @@ class Positions:
                 floor=offset,
                 metadata=(command.metadata or {}).get(log, ""),
             )
-            self.apply(change, now.wall)
+            self.apply(change, at)
             state.journals.of_partition(log).note([change])
             queue = state.group_partitions.queue(group.number, log)
             if queue is not None:
@@ -178,8 +179,9 @@ class Positions:
         group = self._state.groups.find(command.group)
         if command.member_id is not None:
             group.hear(command.member_id, now)
+        at = self._state.steady(now).wall
         reply = Offsets(
-            group=group.name, offsets=committed, generation=group.generation, updated_at=now.wall
+            group=group.name, offsets=committed, generation=group.generation, updated_at=at
         )
         self._state.journals.answer(request, reply, self._journals_of(group, committed))
         self._polls.wake_group(group, now)
@@ -192,7 +194,8 @@ class Positions:
     def form(self, name: str, now: Now) -> Group:
         """A group that nobody joined yet: it only has a place."""
         self._quotas.check_new_group(name)
-        stated = self._state.groups.form(name, Mode.PARTITIONED, Assignor.RANGE, now)
+        steady = self._state.steady(now)
+        stated = self._state.groups.form(name, Mode.PARTITIONED, Assignor.RANGE, steady)
         group = self._state.groups.apply(stated)
         assert group is not None
         self._state.journals.of_group(name).note([stated])
@@ -377,14 +380,15 @@ class Positions:
 
     def _put(self, group: Group, log: LogId, offset: Offset, now: Now) -> None:
         """Start a group again at `offset`; what it had leased there is stale."""
+        at = self._state.steady(now).wall
         change = PositionMoved(
             group=group.number,
             topic=self._state.catalog.find(log.topic).number,
             partition=log.partition,
-            position=PositionStated(floor=offset, updated_at=now.wall),
+            position=PositionStated(floor=offset, updated_at=at),
         )
         self._polls.forget_queue(group.number, log)
-        self.apply(change, now.wall)
+        self.apply(change, at)
         self._state.journals.of_partition(log).note([change])
 
     def begin_at_end(self, group: Group, topics: tuple[str, ...], now: Now) -> None:

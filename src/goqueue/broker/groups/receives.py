@@ -97,7 +97,8 @@ class Receives:
 
     def _form(self, name: str, now: Now) -> Group:
         self._quotas.check_new_group(name)
-        stated = self._state.groups.form(name, Mode.SHARED, Assignor.RANGE, now)
+        steady = self._state.steady(now)
+        stated = self._state.groups.form(name, Mode.SHARED, Assignor.RANGE, steady)
         group = self._state.groups.apply(stated)
         assert group is not None
         self._state.journals.of_group(name).note([stated])
@@ -105,7 +106,8 @@ class Receives:
 
     def _record(self, group: Group, topics: tuple[str, ...], now: Now) -> None:
         """Let the journal know what is received, and that somebody does."""
-        if not group.knows_receiver(topics, now):
-            stated = group.with_receiver(topics, self._state.catalog.partitions, now)
+        steady = self._state.steady(now)
+        if not group.knows_receiver(topics, steady):
+            stated = group.with_receiver(topics, self._state.catalog.partitions, steady)
             self._state.groups.apply(stated)
             self._state.journals.of_group(group.name).note([stated])

@@ -39,7 +39,7 @@ from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.turns import Errand
 from goqueue.groups import GroupDeleted, GroupStated, PartitionsRevoked
-from goqueue.model import MILLISECOND, Instant, LogId, Now, Timestamp
+from goqueue.model import HOUR, MILLISECOND, Instant, LogId, Now, Timestamp
 from goqueue.schedules import ScheduleDeleted, ScheduleStated, ScheduleTicked
 from goqueue.schemas import (
     SchemaLevelStated,
@@ -106,6 +106,8 @@ class JournaledState:
         self._coordinator = coordinator
         self._positions = positions
         self._started = Started(epoch=0)
+        # When what was applied last happened, as far as its stamps are to be believed.
+        self._applied_at = Timestamp(0)
 
     @property
     def epoch(self) -> int:
@@ -114,6 +116,7 @@ class JournaledState:
 
     def apply(self, change: TopicChange | Change, at: Timestamp) -> None:
         """Become what a change says, whatever kind it is."""
+        at = self._happened(at)
         match change:
             case Started():
                 self._started = change
@@ -150,6 +153,19 @@ class JournaledState:
             case _:
                 self._apply_to_groups(change, at)
 
+    def _happened(self, at: Timestamp) -> Timestamp:
+        """When a change happened: not before those that were journaled earlier.
+
+        In a life whose clock was weeks behind, stamps are weeks too old, and groups that were used
+        then would be forgotten. One stamp that is too young moves the following by an hour at most.
+        """
+        before = self._applied_at
+        if before == 0 or at < before + HOUR:
+            self._applied_at = max(before, at)
+        else:
+            self._applied_at = Timestamp(before + HOUR)
+        return max(before, at)
+
     def _apply_to_groups(self, change: _GroupsChange, at: Timestamp) -> None:
         match change:
             case Numbered():
@@ -157,7 +173,11 @@ class JournaledState:
                 self._state.next_move = max(self._state.next_move, change.moves_upto)
                 self._state.transactions.producers.reserve(change.producers_upto)
                 self._state.schedules.reserve(change.schedules_upto)
-            case GroupStated() | PartitionsRevoked():
+            case GroupStated():
+                used_at = max(change.created_at, change.emptied_at, change.received_at)
+                self._happened(Timestamp(used_at))
+                self._state.groups.apply(change)
+            case PartitionsRevoked():
                 self._state.groups.apply(change)
             case GroupDeleted():
                 self._state.groups.apply(change)
@@ -175,7 +195,10 @@ class JournaledState:
                 self._coordinator.apply(change, at)
             case Delivered() | DeliveryReleased() | GivenBack() | Settled():
                 self._positions.apply(change, at)
-            case PositionMoved() | PositionAdded() | PositionCut():
+            case PositionMoved() | PositionAdded():
+                self._happened(Timestamp(change.position.updated_at))
+                self._positions.apply(change, at)
+            case PositionCut():
                 self._positions.apply(change, at)
             case _:
                 self._coordinator.apply(change, at)

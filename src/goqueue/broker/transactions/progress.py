@@ -83,7 +83,7 @@ class TransactionProgress:
     def add(self, changes: Iterable[ProgressAdded], now: Now) -> None:
         """Hold what was done as a part of a transaction; leases are held in their queues before."""
         for change in changes:
-            self.apply(change, now.wall)
+            self.apply(change, self._state.steady(now).wall)
             log = self._log_of(change)
             queue = None if log is None else self._state.group_partitions.queue(change.group, log)
             if queue is not None and change.floor:
@@ -129,7 +129,7 @@ class TransactionProgress:
         self._decided[:] = [decided.key]
         transaction = self._state.transactions.find(decided.key)
         shares = [] if transaction is None else _shares(transaction.progress)
-        self.apply(decided, now.wall)
+        self.apply(decided, self._state.steady(now).wall)
         is_commit = Outcome(decided.outcome).is_commit
         for share in shares:
             log = self._log_of(share)
@@ -191,7 +191,7 @@ class TransactionProgress:
 
     def _raise_floor(self, share: _Share, place: GroupPartition, floor: int, now: Now) -> None:
         """State the floor that a queue knows: it is past what is no message."""
-        place.position.settle(floor, (), now.wall)
+        place.position.settle(floor, (), self._state.steady(now).wall)
         change = Settled(
             group=share.group, topic=share.topic, partition=share.partition, floor=floor
         )

@@ -9,9 +9,11 @@ from goqueue.model.requests import (
     Done,
     GroupDescription,
     GroupList,
+    Leased,
     Leave,
     ListGroups,
     Offsets,
+    Receive,
 )
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.users import ORDERS, ack, create, join, poll, publish, values
@@ -103,6 +105,33 @@ def test_a_clock_that_is_put_forward_by_weeks_forgets_no_group() -> None:
     pass_time(node, 2 * HOUR)
 
     assert names(node) == ["kept"]
+
+
+@pytest.mark.parametrize("wall_shift_ns", [0, -4 * WEEK])
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_clock_that_is_put_back_by_weeks_forgets_no_group_that_is_used(
+    *, is_stopped: bool, wall_shift_ns: int
+) -> None:
+    node = shop()
+    member = join(node, session_ns=600 * SECOND).member_id
+    pass_time(node, SECOND)
+    node.wall_shift_ns = -4 * WEEK
+    commit(node, "committed")
+    ack(node, *poll(node))
+    node.ask(Leave(group="shop", member_id=member), Done)
+    node.ask(Receive(group="received", topics=("orders",)), Leased)
+    pass_time(node, 2 * HOUR)
+    assert names(node) == ["committed", "received", "shop"]
+    if is_stopped:
+        node.stop()
+    node.wall_shift_ns = wall_shift_ns
+    node.restart()
+    pass_time(node, 2 * HOUR)
+    assert names(node) == ["committed", "received", "shop"]
+    # Ahead of a clock that is wrong they are kept for longer.
+    pass_time(node, WEEK - wall_shift_ns)
+
+    assert names(node) == []
 
 
 def test_very_many_groups_are_looked_at_in_many_turns() -> None:
