@@ -97,6 +97,7 @@ class Scheduler:
     ) -> None:
         def change(now: Now) -> None:
             before, spec = schedule.spec, changed(schedule.spec)
+            self._require_target(spec.topic)
             self._sender.check_target(spec)
             self._quotas.check_schedule(spec, before)
             self._restate(request, self._schedules.alter(schedule, spec, now.wall), before)

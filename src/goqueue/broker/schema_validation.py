@@ -56,7 +56,7 @@ from goqueue.records import (
     decompress,
     scan_values,
 )
-from goqueue.security import UNLIMITED, Principal
+from goqueue.security import Admitted
 
 __all__ = ["SchemaValidation", "Violations"]
 
@@ -87,13 +87,13 @@ class _Work:
     """A batch on its way through validation."""
 
     __slots__ = (
+        "admitted",
         "batch",
         "began",
         "failed",
         "is_cancelled",
         "is_started",
         "missing",
-        "principal",
         "request",
         "resume",
         "schemas",
@@ -108,14 +108,14 @@ class _Work:
         request: RequestId | None,
         topic: str,
         batch: bytearray,
-        principal: Principal,
+        admitted: Admitted | None,
         resume: Resume,
     ) -> None:
         # Who waits for it; None: it is the broker's own.
         self.request = request
         self.topic = topic
         self.batch = batch
-        self.principal = principal
+        self.admitted = admitted
         self.resume = resume
         self.schemas: _TopicSchemas | None = None
         self.is_started = False
@@ -168,8 +168,8 @@ class SchemaValidation:
         what follows is done for the same caller, and refused to it.
         """
         access = self._state.access
-        principal = UNLIMITED if request is None else access.note_principal()
-        work = _Work(request, topic, batch, principal, resume)
+        admitted = None if request is None else access.note_command()
+        work = _Work(request, topic, batch, admitted, resume)
         work.began = now.instant
         self._queues.setdefault(topic, deque()).append(work)
         self._advance(topic, now)
@@ -262,7 +262,7 @@ class SchemaValidation:
         self._queues[work.topic].popleft()
         if not work.is_cancelled:
             try:
-                with self._state.access.acting_for(work.principal):
+                with self._state.access.resuming(work.admitted, now):
                     work.resume(work.violations, now)
             except Refused as refused:
                 if work.request is None:

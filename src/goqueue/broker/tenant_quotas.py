@@ -197,6 +197,12 @@ class TenantQuotas:
 
     # Publishing
 
+    def check_active(self, name: str) -> None:
+        """Refuse what the broker would publish for a tenant that may not publish itself."""
+        status = self._owner(name).status
+        if status is not TenantStatus.ACTIVE:
+            raise Refused(Code.TENANT_INACTIVE, state=status.value)
+
     def check_publish(self, topic: str, size: int, dues: Sequence[int] | None, now: Now) -> None:
         """Refuse a publish before anything of it is done."""
         if not self._tenants.limited:

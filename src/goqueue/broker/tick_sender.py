@@ -8,7 +8,7 @@ crash a tick was sent or is due, never both and never neither (docs/adr/0032-sch
 Invariants
 - A schedule waits for its next tick, or is in one batch, or waits to be tried again.
 - So many batches are under way at most, and together hold no more messages than a turn may visit.
-- A tick whose message its topic's schema refuses stays due, and the schedule says so.
+- A tick that a schema or the state of its tenant refuses stays due, and the schedule says so.
 
 Cost per tick: its message is built once; an append, a journal record and a marker are shared by the
 batch. Nothing runs while nothing is due.
@@ -168,15 +168,16 @@ class TickSender:
         waiting = self._waiting.setdefault(schedule.number, deque())
         if len(waiting) >= _WAITING_MAX:
             raise Refused(Code.LOG_BUSY, reason="many changes of the schedule wait for its tick")
+        admitted = self._state.access.note_command()
 
         def change_later(now: Now) -> None:
             try:
-                # It may have been deleted by a command that waited, too.
-                self._schedules.check(schedule)
-                change(now)
+                with self._state.access.resuming(admitted, now):
+                    self._schedules.check(schedule)  # a command that waited may have deleted it
+                    self._state.find_schedule(schedule.spec.name, Operation.WRITE)
+                    change(now)
             except Refused as refused:
-                refusal = Answer(request=request, reply=refused)
-                self._state.journals.of_groups.note([], [refusal])
+                self._state.journals.of_groups.note([], [Answer(request=request, reply=refused)])
 
         waiting.append(change_later)
 
@@ -364,6 +365,7 @@ class TickSender:
             self._stall(schedule, now, _PROBLEM_RETRY_NS)
             return
         try:
+            self._quotas.check_active(schedule.spec.name)
             self._check_quotas(entry, now)
         except Refused as refused:
             schedule.problem = f"its message was refused: {refused.code}"

@@ -6,7 +6,7 @@ Docs: docs/adr/0037-callers-and-access.md, docs/adr/0041-tenants-and-quotas.md,
 docs/adr/0042-audit.md.
 """
 
-from goqueue.security.access import UNLIMITED, Access, NameFilter, Principal
+from goqueue.security.access import UNLIMITED, Access, Admitted, NameFilter, Principal
 from goqueue.security.acls import (
     ALIKE_MAX,
     GLOB_CHARACTERS_MAX,
@@ -69,6 +69,7 @@ __all__ = [
     "AclDeleted",
     "AclStated",
     "Acls",
+    "Admitted",
     "ApiKey",
     "ApiKeys",
     "AuditRecord",

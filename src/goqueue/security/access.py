@@ -23,7 +23,16 @@ from contextlib import contextmanager
 
 import msgspec
 
-from goqueue.model import ANONYMOUS, Caller, Code, KeyId, Now, Refused, Timestamp, is_internal
+from goqueue.model import (
+    ANONYMOUS,
+    Caller,
+    Code,
+    KeyId,
+    Now,
+    Refused,
+    Timestamp,
+    is_internal,
+)
 from goqueue.model.requests import (
     AclEffect,
     KeyVerifiers,
@@ -37,7 +46,7 @@ from goqueue.security.api_keys import DEFAULT_TENANT
 from goqueue.security.registry import SecurityRegistry
 from goqueue.security.rules import RULES, AnyCommand, Rule, Scope
 
-__all__ = ["UNLIMITED", "Access", "NameFilter", "Principal"]
+__all__ = ["UNLIMITED", "Access", "Admitted", "NameFilter", "Principal"]
 
 # The one resource of the type `cluster`.
 _CLUSTER = "cluster"
@@ -79,6 +88,13 @@ def _principal(key: KeyId, tenant: str, roles: frozenset[Role]) -> Principal:
         is_admin=is_admin,
         is_unlimited=is_admin and tenant == DEFAULT_TENANT,
     )
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """A command that was admitted, to go on with in a later turn: see `Access.resuming`."""
+
+    caller: Caller
+    command: AnyCommand
 
 
 # Every caller of a node without authentication, and the broker itself.
@@ -128,6 +144,9 @@ class Access:
         self._passed: dict[tuple[KeyId, type, str | None], _KeyState] = {}
         # Of the command at hand; between commands, and without authentication, UNLIMITED.
         self.principal = UNLIMITED
+        # What was admitted: kept apart, so that a value is only made for what goes on later.
+        self._caller = ANONYMOUS
+        self._command: AnyCommand | None = None
         # Whether the command at hand was refused here, and not for what it asked for.
         self.has_denied = False
         # A handler has yet to ask about the names that it finds.
@@ -185,12 +204,12 @@ class Access:
         self.has_denied = False
         scope = rule.scope
         self._is_owed = scope is _DEFERRED or scope is _PROBE
-        self.principal = principal
+        self.principal, self._caller, self._command = principal, caller, command
         return principal
 
     def leave(self, *, is_refused: bool = False) -> None:
         """The handler is done. One that asked about nothing has a bug that must not be served."""
-        self.principal = UNLIMITED
+        self.principal, self._command = UNLIMITED, None
         assert is_refused or not self._is_owed, "a command was carried out unchecked"
         self._is_owed = False
 
@@ -299,14 +318,31 @@ class Access:
         self._is_owed = False
         return self.principal
 
+    def note_command(self) -> Admitted | None:
+        """The command at hand, to go on with it in a later turn; None: that of no key."""
+        self._is_owed = False
+        command = self._command
+        return None if command is None else Admitted(self._caller, command)
+
     @contextmanager
-    def acting_for(self, principal: Principal) -> Iterator[None]:
-        """Go on with a command of an earlier turn."""
-        self.principal = principal
+    def resuming(self, admitted: Admitted | None, now: Now) -> Iterator[None]:
+        """Go on with a command of an earlier turn, if it would be admitted now. Raises Refused.
+
+        Whatever a handler leaves for later is done in here: without it nobody would have to allow
+        it, whatever became of the key, its tenant or the ACLs since. None is of no key: of a node
+        without authentication, or of the broker itself.
+        """
+        before = self.principal, self._caller, self._command
+        if admitted is None:
+            self.principal, self._command = UNLIMITED, None
+        else:
+            caller, command = admitted.caller, admitted.command
+            principal = self._check(caller, RULES[type(command)], command, now)
+            self.principal, self._caller, self._command = principal, caller, command
         try:
             yield
         finally:
-            self.principal = UNLIMITED
+            self.principal, self._caller, self._command = before
 
     def visible_topics(self) -> NameFilter:
         """Which topics the command at hand shows; it may be used in later turns, too."""

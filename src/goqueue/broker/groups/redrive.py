@@ -50,7 +50,7 @@ from goqueue.model.requests import (
     ResourceType,
 )
 from goqueue.records import walk
-from goqueue.security import NameFilter
+from goqueue.security import Admitted, NameFilter
 
 __all__ = ["Redriver"]
 
@@ -74,6 +74,7 @@ class _Job(msgspec.Struct):
 
     request: RequestId
     command: Redrive
+    admitted: Admitted | None
     # The number of the topic with the dead letters: another may get its name meanwhile.
     topic: int
     # The partitions with dead letters that are still to be looked through, the present one first.
@@ -129,7 +130,8 @@ class Redriver:
         if dead_letters is None or not logs:
             state.outbox.answer(request, Redriven(moved=0))
             return
-        job = _Job(request, command, dead_letters.number, deque(logs), [])
+        admitted = state.access.note_command()
+        job = _Job(request, command, admitted, dead_letters.number, deque(logs), [])
         self._jobs[request] = job
         self._state.stepwise.begin(None, self._scan_next(job, now), now)
 
@@ -277,12 +279,18 @@ class Redriver:
 
     def _move_all(self, job: _Job, now: Now) -> Steps:
         _keep_oldest(job)
-        if job.chosen and not self._charge(job, now):
+        if job.chosen and not self._may_move(job, now):
             return
+        version = self._state.security.version
         # Until all are begun, none that has ended is the last.
         job.under_way = 1
         for chosen in job.chosen:
             yield 1
+            if version != self._state.security.version:
+                version = self._state.security.version
+                if self._refusal(job, now) is not None:
+                    # What has begun to move is there; no more of it does.
+                    break
             dead_letters = self._partition(job, chosen.dead_letter)
             if dead_letters is None:
                 # They were deleted while they were scanned.
@@ -296,18 +304,38 @@ class Redriver:
         job.chosen.clear()
         self._ended(job, 1)
 
-    def _charge(self, job: _Job, now: Now) -> bool:
-        """Whether the tenant may store what was chosen; otherwise the redrive is refused."""
+    def _may_move(self, job: _Job, now: Now) -> bool:
+        """Whether the caller may still move what was chosen, and its tenant store it.
+
+        Otherwise the redrive is refused.
+        """
         target = job.command.to_topic or job.command.topic
         size = sum(each.size for each in job.chosen)
-        try:
-            self._quotas.check_publish(target, size, None, now)
-        except Refused as refused:
+        refused = self._refusal(job, now)
+        if refused is None:
+            try:
+                self._quotas.check_publish(target, size, None, now)
+            except Refused as over:
+                refused = over
+        if refused is not None:
             del self._jobs[job.request]
-            self._state.outbox.answer(job.request, refused)
+            self._state.refuse(job.request, refused)
             return False
         self._quotas.charge_publish(target, len(job.chosen), size, now)
         return True
+
+    def _refusal(self, job: _Job, now: Now) -> Refused | None:
+        """Why the redrive would be refused if it came now."""
+        state = self._state
+        topic = state.catalog.numbered(job.topic)
+        try:
+            with state.access.resuming(job.admitted, now):
+                self._require_targets(job.command)
+                if topic is not None:
+                    state.access.require(ResourceType.TOPIC, topic.name, Operation.READ)
+        except Refused as refused:
+            return refused
+        return None
 
     def finish_turn(self) -> None:
         """Moves may have ended: answer the redrives that waited for them."""

@@ -43,6 +43,8 @@ Cost per transaction: two records in the journal that somebody waits for, one ma
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from goqueue.broker.groups.polls import Polls
 from goqueue.broker.journal import Journal
 from goqueue.broker.journal_changes import Change
@@ -80,7 +82,7 @@ from goqueue.model.requests import (
     TransactionEnded,
     TransactionPrepared,
 )
-from goqueue.security import AuditSubject, FieldChange
+from goqueue.security import Admitted, AuditSubject, FieldChange
 from goqueue.transactions import (
     Decided,
     Ended,
@@ -93,10 +95,28 @@ from goqueue.transactions import (
 
 __all__ = ["EndWaiters", "TransactionCoordinator"]
 
-# What a request that waited for the end of a transaction gets then: its answer, or its turn.
-_AfterEnd = Reply | BeginTransaction
+
+class _BeginLater(msgspec.Struct, frozen=True):
+    """A transaction that begins when the one before has ended."""
+
+    command: BeginTransaction
+    admitted: Admitted | None
+
+
 # What waits until the publications of a transaction are committed.
 _Closing = EndTransaction | PrepareTransaction
+
+
+class _PendingEnd(msgspec.Struct, frozen=True):
+    """A command that waits for that, to go on with for the same caller."""
+
+    request: RequestId
+    command: _Closing
+    admitted: Admitted | None
+
+
+# What a request that waited for the end of a transaction gets then: its answer, or its turn.
+_AfterEnd = Reply | _BeginLater
 
 
 class EndWaiters:
@@ -138,7 +158,7 @@ class TransactionCoordinator:
         # Decided, but readers do not see the end everywhere yet.
         self._unfinished: dict[TransactionKey, None] = {}
         # Requests that wait until the publications of a transaction are committed.
-        self._closing: dict[TransactionKey, list[tuple[RequestId, _Closing]]] = {}
+        self._closing: dict[TransactionKey, list[_PendingEnd]] = {}
         self._completed_moves: list[int] = []
         state.follow_ups += (state.transactions.closable, self._completed_moves)
 
@@ -179,7 +199,8 @@ class TransactionCoordinator:
                 ending = state.transactions.find(last)
                 found = "preparing_commit" if ending is None else ending.state
                 raise Refused(Code.TRANSACTION_STATE_INVALID, state=found)
-            self._waiters.add([last], request, command)
+            later = _BeginLater(command, state.access.note_command())
+            self._waiters.add([last], request, later)
             return
         begun = state.transactions.begin(producer, now)
         state.counts.transactions_started += 1
@@ -255,16 +276,25 @@ class TransactionCoordinator:
     def _close(self, transaction: Transaction, request: RequestId, command: _Closing) -> None:
         """The transaction takes no more, and goes on when its publications are committed."""
         transaction.is_closing = True
-        self._closing.setdefault(transaction.key, []).append((request, command))
+        closing = _PendingEnd(request, command, self._state.access.note_command())
+        self._closing.setdefault(transaction.key, []).append(closing)
 
     def _resume_closing(self, now: Now) -> None:
         for transaction in self._state.transactions.take_closable():
             transaction.is_closing = False
-            for request, command in self._closing.pop(transaction.key, ()):
-                if isinstance(command, PrepareTransaction):
-                    self._prepare(request, transaction, now)
-                else:
-                    self._commit(request, transaction, now)
+            for closing in self._closing.pop(transaction.key, ()):
+                try:
+                    with self._state.access.resuming(closing.admitted, now):
+                        self._end_closing(closing, transaction, now)
+                except Refused as refused:
+                    # The transaction stays open, for whoever may still end it.
+                    self._state.refuse(closing.request, refused)
+
+    def _end_closing(self, closing: _PendingEnd, transaction: Transaction, now: Now) -> None:
+        if isinstance(closing.command, PrepareTransaction):
+            self._prepare(closing.request, transaction, now)
+        else:
+            self._commit(closing.request, transaction, now)
 
     def _commit(self, request: RequestId, transaction: Transaction, now: Now) -> None:
         if transaction.outcome is None:
@@ -347,8 +377,8 @@ class TransactionCoordinator:
         self._note_decision(self._state.transactions.decide(transaction, outcome), now)
         transaction.updated_at = now.wall
         self._state.alarms.set(ForTransaction(transaction.key), None)
-        for request, _ in self._closing.pop(transaction.key, ()):
-            self._state.refuse(request, _refusal(outcome, transaction))
+        for closing in self._closing.pop(transaction.key, ()):
+            self._state.refuse(closing.request, _refusal(outcome, transaction))
         took = now.instant - transaction.began_instant
         producer = self._state.transactions.producers.get(transaction.producer)
         tenant = "default" if producer is None else producer.tenant
@@ -432,9 +462,10 @@ class TransactionCoordinator:
         if transaction.key.is_internal:
             self._completed_moves.append(transaction.key.move)
         for request, then in self._waiters.pop_ended(transaction.key):
-            if isinstance(then, BeginTransaction):
+            if isinstance(then, _BeginLater):
                 try:
-                    self.begin(request, then, now)
+                    with self._state.access.resuming(then.admitted, now):
+                        self.begin(request, then.command, now)
                 except Refused as refused:
                     self._state.outbox.answer(request, refused)
             elif isinstance(then, TransactionEnded | GroupCommitted):

@@ -15,7 +15,7 @@ from goqueue.delivery import LeasePart
 from goqueue.groups import Group
 from goqueue.model import SECOND, Code, Instant, LogId, Now, Refused, RequestId, runs
 from goqueue.model.requests import AddOffsets, CommitOffsets, DescribeOffsets, Done
-from goqueue.security import Principal
+from goqueue.security import Admitted
 from goqueue.transactions import ProgressAdded, Transaction
 
 __all__ = ["TransactionOffsets"]
@@ -39,7 +39,7 @@ class TransactionOffsets:
         self._positions = positions
         self._acks = acks
         # Requests that wait until no transaction may move their group.
-        self._waiting: dict[RequestId, tuple[DescribeOffsets, Principal]] = {}
+        self._waiting: dict[RequestId, tuple[DescribeOffsets, Admitted | None]] = {}
         # Holds True once something is gone.
         self._gone: list[bool] = []
         state.follow_ups.append(self._gone)
@@ -122,7 +122,7 @@ class TransactionOffsets:
     def describe(self, request: RequestId, command: DescribeOffsets, now: Now) -> None:
         """Answer with what is committed; if asked, not while a transaction may move it."""
         if command.is_stable and self._is_undecided(command):
-            self._waiting[request] = (command, self._state.access.note_principal())
+            self._waiting[request] = (command, self._state.access.note_command())
             deadline = Instant(now.instant + _WAIT_NS)
             self._state.alarms.set(ForRequest(request), deadline)
         else:
@@ -137,10 +137,10 @@ class TransactionOffsets:
         was_decided = self._progress.take_decided()
         if not take_all(self._gone) and not was_decided:
             return
-        for request, (command, principal) in list(self._waiting.items()):
+        for request, (command, admitted) in list(self._waiting.items()):
             try:
                 if not self._is_undecided(command):
-                    with self._state.access.acting_for(principal):
+                    with self._state.access.resuming(admitted, now):
                         self._positions.describe(request, command, now)
                     self._forget(request)
             except Refused as refused:
