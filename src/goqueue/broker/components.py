@@ -341,7 +341,11 @@ def group_handlers(components: Components) -> dict[type, CommandFn[Command]]:
     _handle_groups(handle, components)
     _handle_transactions(handle, components)
     _handle_schedules(handle, components)
-    return {kind: each for kind, each in handle.handlers.items() if kind in COORDINATOR_COMMANDS}
+    return {
+        kind: each
+        for kind, each in handle.handlers.items()
+        if kind in COORDINATOR_COMMANDS or kind is DescribePriorities
+    }
 
 
 def _handle_messages(handle: HandlerTable, components: Components) -> None:

@@ -20,6 +20,7 @@ from goqueue.broker.cluster import COORDINATOR_LOG, ClusterConfig, ClusterMember
 from goqueue.broker.cluster.cluster_metrics import cluster_families
 from goqueue.broker.cluster.cluster_transactions import ClusterTransactions
 from goqueue.broker.cluster.edge import ClusterEdge
+from goqueue.broker.cluster.node_answers import NodeQuestions
 from goqueue.broker.committed_steps import CommittedSteps
 from goqueue.broker.components import (
     Components,
@@ -166,7 +167,7 @@ class Node:
         self._handlers = dispatch_table(self._components, ClusterReports(state, self.cluster))
         delete_topic = self._partition_events.delete_topic
         self._handlers[DeleteTopic] = delete_topic  # type: ignore[assignment]  # by type
-        # Those that serve a command on this node; `_handlers` of a cluster may forward it.
+        # These serve a command on this node; `_handlers` of a cluster may forward it.
         self._here = self._handlers
         self._edge: ClusterEdge | None = None
         self._turns: MemberTurns | None = None
@@ -196,8 +197,7 @@ class Node:
         self._state.audit.home = lambda: self._state.journals.of_topics
         publisher, check = self._components.publisher, self._caller_waits.check
         transactions = ClusterTransactions(self._state, publisher, check)
-        events = self._partition_events
-        turns = MemberTurns(member, coordinators, transactions, events, self._ask)
+        turns = MemberTurns(member, coordinators, transactions, self._partition_events, self._ask)
         edge = ClusterEdge(
             self._state,
             member,
@@ -212,7 +212,9 @@ class Node:
         self._edge, self._turns = edge, turns
         parts = MemberParts(member, coordinators, CopyServer(self._state, edge.routes))
         limit_to_members(self._handlers, self._components, self._state, parts)
-        self._handlers = transactions.around(edge.around(self._here), self._here)
+        questions = NodeQuestions(self._state, edge, self._components.replies)
+        handlers = questions.around(edge.around(self._here), self._here)
+        self._handlers = transactions.around(handlers, self._here)
 
     def start(self) -> list[NodeEffect]:
         """The first effects; the node serves once they and what follows from them is done."""

@@ -49,11 +49,21 @@ class Replies:
         self._by_tenant[tenant] += 1
         self._state.alarms.set(ForRequest(request), Instant(now.instant + command.wait_ns))
 
+    def is_awaited(self, reply_to: str) -> bool:
+        """Whether a request waits here for the reply with this id."""
+        return reply_to in self._waiting
+
+    def count_dropped(self) -> None:
+        """Nobody waits for a reply, on this node or another."""
+        self._state.tally.replies_dropped += 1
+
     def send(self, request: RequestId, command: SendReply, _: Now) -> None:
         requester = self._waiting.get(command.reply_to)
         if requester is None or not self._may_answer(requester):
             requester = None
-            self._state.tally.replies_dropped += 1
+            if request > 0:
+                # Of one that another node passes on, that node counts what becomes of it.
+                self.count_dropped()
         else:
             self._forget(requester)
             self._state.tally.replies_delivered += 1

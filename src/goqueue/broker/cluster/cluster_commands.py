@@ -15,6 +15,7 @@ from goqueue.model.requests import (
     AppendMarker,
     AskVote,
     AuthorizeScrape,
+    AwaitReply,
     BeginTransaction,
     CancelDelayed,
     CheckClusterHealth,
@@ -39,10 +40,12 @@ from goqueue.model.requests import (
     DescribeNode,
     DescribeOffsets,
     DescribePartitions,
+    DescribePriorities,
     DescribeRebalances,
     DescribeReliability,
     DescribeSchedule,
     DescribeTopic,
+    DescribeTracing,
     DescribeTransaction,
     DescribeTransactions,
     Drain,
@@ -51,6 +54,7 @@ from goqueue.model.requests import (
     EndTransaction,
     Extend,
     FindDelayed,
+    FindTrace,
     ForgetBroker,
     HearNode,
     Heartbeat,
@@ -80,6 +84,8 @@ from goqueue.model.requests import (
     ResumeSchedule,
     RevokePartitions,
     RunSchedule,
+    SearchTraces,
+    SendReply,
     Watch,
 )
 
@@ -87,7 +93,8 @@ __all__ = ["CLUSTER_COMMANDS", "COORDINATOR_COMMANDS", "REFUSAL"]
 
 REFUSAL = (
     "this node is a member of a cluster, and a cluster of this version serves topics, publishing, "
-    "reading, delays, groups, queues, transactions and schedules; use a single node for keys"
+    "reading, delays, groups, queues, transactions, schedules, traces and replies; use a single "
+    "node for keys, schemas and backups"
 )
 
 CLUSTER_COMMANDS = frozenset(
@@ -122,6 +129,12 @@ CLUSTER_COMMANDS = frozenset(
         Publish,
         Read,
         Watch,
+        AwaitReply,
+        DescribePriorities,
+        DescribeTracing,
+        FindTrace,
+        SearchTraces,
+        SendReply,
     }
 )
 

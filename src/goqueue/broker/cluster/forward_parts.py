@@ -7,7 +7,7 @@ Invariant: a gather answers once, with the first outcome that decides it or with
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -36,18 +36,42 @@ from goqueue.model.requests import (
 
 __all__ = [
     "LIFTED_BY_METADATA",
+    "AtBroker",
     "Gather",
     "OneReply",
     "Part",
+    "Place",
     "PublishGather",
     "PublishSlice",
     "RecordsDeletedGather",
     "Request",
     "RequestNumbers",
     "WatchGather",
+    "unreached",
 ]
 
 Outcome = Reply | Refused
+
+
+class AtBroker(NamedTuple):
+    """A broker that is asked whatever it leads."""
+
+    broker: str
+
+
+# Who serves a part: the leader of a log, a broker, or the controller.
+Place = LogId | AtBroker | None
+
+
+def unreached(place: Place) -> Refused:
+    """Why nobody serves a part."""
+    if place is None:
+        return Refused(Code.LEADER_UNAVAILABLE, reason="the cluster has no controller now")
+    if isinstance(place, AtBroker):
+        reason = f"node {place.broker} cannot be reached"
+        return Refused(Code.LEADER_UNAVAILABLE, reason=reason)
+    return Refused(Code.LEADER_UNAVAILABLE, topic=place.topic, partition=place.partition)
+
 
 # Refusals by a broker whose metadata may be older than those that a client went by: it does not
 # know that it leads, or that an id was given to a producer. Nothing was done, and with newer
@@ -100,9 +124,9 @@ class Request:
 class Part:
     """What one broker does for a request.
 
-    `log` names whose leader serves it; None: the controller does. `slices` are the records of a
-    publish, by partition; all of them have one leader. With `is_repeatable` a repetition does no
-    harm, so it is sent again when its outcome is not known.
+    `log` names whose leader serves it, or a broker; None: the controller does. `slices` are the
+    records of a publish, by partition; all of them have one leader. With `is_repeatable` a
+    repetition does no harm, so it is sent again when its outcome is not known.
     """
 
     __slots__ = (
@@ -125,7 +149,7 @@ class Part:
         self,
         request: Request,
         command: Command,
-        log: LogId | None,
+        log: Place,
         *,
         is_repeatable: bool,
         slices: Mapping[int, PublishSlice] | None = None,

@@ -37,13 +37,16 @@ from goqueue.broker.cluster.forward_codec import (
 )
 from goqueue.broker.cluster.forward_parts import (
     LIFTED_BY_METADATA,
+    AtBroker,
     Outcome,
     Part,
+    Place,
     PublishGather,
     Request,
     RequestNumbers,
     joined,
     publish_of,
+    unreached,
 )
 from goqueue.broker.cluster.routes import Routes
 from goqueue.broker.state import NodeState
@@ -122,7 +125,7 @@ class Forwarder:
         self._unseen: dict[Part, _Unseen] = {}
         self._waiting: dict[Part, None] = {}
         # How many wait for each leader; None: for the controller.
-        self._waited_for: dict[LogId | None, int] = {}
+        self._waited_for: dict[Place, int] = {}
         self._to_run: deque[Part] = deque()
         self._parts = 0
         self._bytes = 0
@@ -222,9 +225,13 @@ class Forwarder:
     # Sending
 
     def _target(self, part: Part) -> str | None:
-        if part.log is None:
-            return self._routes.controller
-        return self._routes.leader(part.log)
+        match part.log:
+            case None:
+                return self._routes.controller
+            case AtBroker(broker):
+                return broker
+            case log:
+                return self._routes.leader(log)
 
     def _dispatch(self, part: Part, now: Now) -> None:
         target = self._target(part)
@@ -353,7 +360,7 @@ class Forwarder:
         if is_news:
             for part in self._waiting:
                 part.retry_at = now.instant
-        blocked: set[LogId | None] = set()
+        blocked: set[Place] = set()
         budget = self._state.budget
         for part in list(self._waiting):
             if part not in self._waiting:
@@ -364,7 +371,7 @@ class Forwarder:
                 return
             budget.spend()
             if now.instant >= part.wait_until:
-                self._decide(part, part.refusal or self._unled(part))
+                self._decide(part, part.refusal or unreached(part.log))
             elif (
                 part.log not in blocked
                 and now.instant >= part.retry_at
@@ -374,11 +381,6 @@ class Forwarder:
                 self._dispatch(part, now)
             else:
                 blocked.add(part.log)
-
-    def _unled(self, part: Part) -> Refused:
-        if part.log is None:
-            return Refused(Code.LEADER_UNAVAILABLE, reason="the cluster has no controller now")
-        return Refused(Code.LEADER_UNAVAILABLE, topic=part.log.topic, partition=part.log.partition)
 
     # Outcomes
 
@@ -518,7 +520,7 @@ class Forwarder:
 
     def _pause(self, part: Part, now: Now) -> None:
         if now.instant >= part.wait_until:
-            self._decide(part, part.refusal or self._unled(part))
+            self._decide(part, part.refusal or unreached(part.log))
             return
         part.attempts += 1
         pause_ns = min(_PAUSE_NS << min(part.attempts - 1, 8), _PAUSE_NS_MAX)
@@ -533,7 +535,7 @@ class Forwarder:
             reason = f"the answer of node {part.broker} was lost"
             self._decide(part, Refused(Code.REPLICATION_FAILED, reason=reason))
         elif now.instant - part.request.began >= _REPLY_NS + self._patience(part):
-            self._decide(part, self._unled(part))
+            self._decide(part, unreached(part.log))
         else:
             part.wait_until = Instant(now.instant + _LEADER_WAIT_NS)
             self._pause(part, now)
@@ -549,7 +551,7 @@ class Forwarder:
         if (
             isinstance(outcome, Refused)
             and outcome.code is Code.NOT_LEADER
-            and part.log is not None
+            and isinstance(part.log, LogId)
         ):
             outcome = self._refer(part.log)
         if not isinstance(outcome, Refused) and not part.is_repeatable:
@@ -564,7 +566,7 @@ class Forwarder:
         """Tell a client who leads; it may get through where this broker did not."""
         leader = self._routes.leader(log)
         if leader is None:
-            return Refused(Code.LEADER_UNAVAILABLE, topic=log.topic, partition=log.partition)
+            return unreached(log)
         address = self._routes.address(leader)
         return Refused(Code.NOT_LEADER, leader=leader, leader_address=address)
 

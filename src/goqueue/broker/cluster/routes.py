@@ -87,6 +87,12 @@ class Routes:
         found = None if image is None else image.brokers.get(broker)
         return "" if found is None else found.registration.addresses.http
 
+    @property
+    def live_brokers(self) -> list[str]:
+        """All brokers that are registered and not fenced."""
+        image = self._image()
+        return [] if image is None else [name for name in image.brokers if self.live(name)]
+
     def live(self, broker: str) -> bool:
         """Whether a broker is registered and not fenced."""
         image = self._image()

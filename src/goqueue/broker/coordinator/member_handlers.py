@@ -26,6 +26,7 @@ from goqueue.model.requests import (
     Command,
     CreateTopic,
     DeleteTopic,
+    DescribePriorities,
     EndCopies,
     HeartbeatProducer,
     InitProducer,
@@ -67,6 +68,7 @@ def limit_to_members(
     for kind, is_repeatable in COORDINATOR_COMMANDS.items():
         handle.handlers[kind] = parts.coordinators.handler(is_repeatable=is_repeatable)
     _handle_producers(handle, parts)
+    _handle_priorities(handle, components, parts)
     handlers.update(handle.handlers)
 
 
@@ -91,6 +93,20 @@ def _handle_producers(handle: HandlerTable, parts: MemberParts) -> None:
 
     handle(InitProducer, init)
     handle(HeartbeatProducer, heartbeat)
+
+
+def _handle_priorities(handle: HandlerTable, components: Components, parts: MemberParts) -> None:
+    """How lanes fare says the coordinator; what was published, each node of its own."""
+    coordinated = parts.coordinators.handler(is_repeatable=True)
+
+    def describe(request: RequestId, command: DescribePriorities, now: Now) -> None:
+        current = parts.coordinators.current
+        if current is not None and current.is_serving:
+            coordinated(request, command, now)
+        else:
+            components.priority_indexer.describe(request, now)
+
+    handle(DescribePriorities, describe)
 
 
 def _refuse(_request: RequestId, _command: Command, _now: Now) -> None:

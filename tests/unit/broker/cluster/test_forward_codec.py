@@ -111,6 +111,10 @@ COMMANDS = {
     85: "PauseSchedule",
     86: "ResumeSchedule",
     87: "RunSchedule",
+    100: "SendReply",
+    101: "FindTrace",
+    102: "SearchTraces",
+    103: "DescribePriorities",
 }
 REPLIES = {
     1: "Done",
@@ -155,6 +159,10 @@ REPLIES = {
     80: "ScheduleDescription",
     81: "ScheduleList",
     82: "ScheduleRan",
+    100: "ReplySent",
+    101: "TraceDetail",
+    102: "TraceList",
+    103: "PriorityStatistics",
 }
 
 
