@@ -224,7 +224,7 @@ class NodeFenced(msgspec.Struct, frozen=True, kw_only=True, tag="node_fenced"):
 class FeaturesEnabled(msgspec.Struct, frozen=True, kw_only=True, tag="features_enabled"):
     """All nodes of the cluster understand a higher feature level, which is in force from now on."""
 
-    level: int
+    feature_level: int
 
 
 class NodeForgotten(msgspec.Struct, frozen=True, kw_only=True, tag="node_forgotten"):

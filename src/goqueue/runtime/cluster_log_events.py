@@ -44,7 +44,7 @@ CLUSTER_ROWS = (
         name="features_enabled",
         level=Level.INFO,
         message="all nodes of the cluster understand a higher feature level, which is in force",
-        fields={"level": "number of the level; older versions can no longer join"},
+        fields={"feature_level": "its number; versions that do not know it can no longer join"},
         burst=0,
     ),
     LogEvent(

@@ -55,7 +55,7 @@ class MemberReports:
                     case BrokerRemoved():
                         report(Report(report=NodeForgotten(node=change.broker)))
                     case FeatureLevelRaised():
-                        raised = FeaturesEnabled(level=change.level)
+                        raised = FeaturesEnabled(feature_level=change.level)
                         report(Report(report=raised))
                     case UncleanLeaderElected():
                         self._tell_unclean(change, image)
