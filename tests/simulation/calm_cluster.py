@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from goqueue.model import MILLISECOND, SECOND, Refused
+from goqueue.model import LOCAL, MILLISECOND, SECOND, Caller, Refused
 from goqueue.model.requests import Command, Reply
 from goqueue.sim import Trace
 from goqueue.sim.cluster import BrokerMachine, QuorumRun, QuorumSwarm
@@ -24,15 +24,17 @@ R = TypeVar("R", bound=Reply)
 class CalmCluster:
     """Brokers on whole disks and a quick network, without a topic."""
 
-    def __init__(self, brokers: int = 5) -> None:
-        swarm = msgspec.structs.replace(_CALM, brokers=brokers)
+    def __init__(self, brokers: int = 5, *, has_short_logs: bool = False) -> None:
+        swarm = msgspec.structs.replace(_CALM, brokers=brokers, short_logs=has_short_logs)
         self.run = QuorumRun(1, Trace(), swarm=swarm)
         self.run.begin()
         self.run.advance(8 * SECOND)
 
-    def try_to_ask(self, command: Command, machine: BrokerMachine | None = None) -> object:
+    def try_to_ask(
+        self, command: Command, machine: BrokerMachine | None = None, caller: Caller = LOCAL
+    ) -> object:
         machine = machine or self.run.machines[0]
-        request = machine.ask(command)
+        request = machine.ask(command, caller)
         for _ in range(600):
             if request in machine.replies:
                 return machine.replies.pop(request)

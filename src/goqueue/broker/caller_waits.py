@@ -19,6 +19,7 @@ from goqueue.model import (
     Answer,
     Asked,
     Caller,
+    Code,
     Instant,
     NodeEffect,
     Now,
@@ -64,7 +65,7 @@ class CallerWaits:
             handler(event.request, event.command, now)
             is_refused = False
         except Refused as refused:
-            if access.has_denied:
+            if access.has_denied and refused.code is not Code.LEADER_UNAVAILABLE:
                 state.audit.deny(caller, _subject_of(event.command), refused.code, now)
             raise
         finally:

@@ -7,25 +7,17 @@ crash could take back.
 
 from collections.abc import Callable, Sequence
 
+from goqueue.broker.access_changes import AccessChanges, AccessCommand
 from goqueue.broker.state import NodeState
 from goqueue.broker.tenant_quotas import TenantQuotas
 from goqueue.model import LOCAL, Code, Now, Refused, RequestId
 from goqueue.model.requests import (
-    AclDeleted,
-    AclDescription,
-    AlterQuotas,
-    AlterTenant,
     CallerDescription,
-    CreateAcl,
-    CreateKey,
-    CreateTenant,
-    DeleteAcl,
     DescribeCaller,
     DescribeQuotas,
     DescribeTenant,
     DescribeTenantStatistics,
     DescribeUsage,
-    KeyDescription,
     ListAcls,
     ListKeys,
     ListTenantGroups,
@@ -33,10 +25,7 @@ from goqueue.model.requests import (
     ListTenantTopics,
     Reply,
     ResetUsage,
-    RevokeKey,
     Role,
-    RotateKey,
-    SetTenantStatus,
     TenantNames,
     TenantStatistics,
     TenantUsage,
@@ -44,10 +33,7 @@ from goqueue.model.requests import (
 from goqueue.security import (
     DEFAULT_TENANT,
     FieldChange,
-    KeyRevoked,
-    KeyStated,
     RegistryChange,
-    TenantStated,
     UsageStated,
     field_changes,
 )
@@ -65,29 +51,15 @@ class SecurityAdmin:
         self._state = state
         self._registry = state.security
         self._quotas = quotas
+        self._changes = AccessChanges(state.security, quotas)
+
+    def change(self, request: RequestId, command: AccessCommand, now: Now) -> None:
+        """Change keys, ACLs, tenants or quotas."""
+        self._state.metadata.check_room()
+        decided = self._changes.decide(command, now)
+        self._change(request, decided.change, decided.changes, decided.reply)
 
     # Keys
-
-    def create_key(self, request: RequestId, command: CreateKey, now: Now) -> None:
-        self._state.metadata.check_room()
-        stated = self._registry.create_key(command, now.wall)
-        self._change(request, stated, field_changes(None, stated), self._describe_key(stated))
-
-    def revoke_key(self, request: RequestId, command: RevokeKey, _: Now) -> None:
-        self._state.metadata.check_room()
-        change = self._registry.keys.revoke(command.id)
-        changes = [FieldChange("is_revoked", new="true")]
-        self._change(request, change, changes, self._describe_key(change))
-
-    def rotate_key(self, request: RequestId, command: RotateKey, now: Now) -> None:
-        self._state.metadata.check_room()
-        before = self._registry.keys.state(command.id)
-        stated = self._registry.keys.rotate(command, now.wall)
-        self._change(request, stated, field_changes(before, stated), self._describe_key(stated))
-
-    def _describe_key(self, change: KeyStated | KeyRevoked) -> Callable[[], KeyDescription]:
-        keys = self._registry.keys
-        return lambda: keys.describe(keys.find(change.id))
 
     def list_keys(self, request: RequestId, command: ListKeys, _: Now) -> None:
         page = self._registry.keys.list_page(command.after, command.limit)
@@ -116,63 +88,12 @@ class SecurityAdmin:
 
     # ACLs
 
-    def create_acl(self, request: RequestId, command: CreateAcl, _: Now) -> None:
-        self._state.metadata.check_room()
-        stated = self._registry.acls.create(command)
-        described = AclDescription(id=stated.id, acl=stated.acl)
-        self._change(request, stated, field_changes(None, stated.acl), lambda: described)
-
-    def delete_acl(self, request: RequestId, command: DeleteAcl, _: Now) -> None:
-        self._state.metadata.check_room()
-        change = self._registry.acls.delete(command)
-        changes = field_changes(self._registry.acls.get(command.id), None)
-        self._change(request, change, changes, lambda: AclDeleted(id=command.id))
-
     def list_acls(self, request: RequestId, command: ListAcls, _: Now) -> None:
         page = self._registry.acls.page(command)
         self._state.budget.spend(len(page.acls) // _ITEMS_PER_UNIT)
         self._answer(request, page)
 
     # Tenants
-
-    def create_tenant(self, request: RequestId, command: CreateTenant, now: Now) -> None:
-        self._state.metadata.check_room()
-        stated = self._registry.tenants.create(command, now.wall)
-        taken = self._quotas.names_with_prefix(command.id)
-        if taken and not command.adopts:
-            raise Refused(
-                Code.TENANT_NOT_EMPTY,
-                tenant=command.id,
-                used=taken,
-                reason="topics, groups or other things have its prefix: `adopt` makes them its own",
-            )
-        self._state_tenant(request, stated, field_changes(None, stated))
-
-    def alter_tenant(self, request: RequestId, command: AlterTenant, now: Now) -> None:
-        stated = self._registry.tenants.alter(command, now.wall)
-        self._restate_tenant(request, stated)
-
-    def set_status(self, request: RequestId, command: SetTenantStatus, now: Now) -> None:
-        stated = self._registry.tenants.set_status(command, now.wall)
-        self._restate_tenant(request, stated)
-
-    def alter_quotas(self, request: RequestId, command: AlterQuotas, now: Now) -> None:
-        self._state.metadata.check_room()
-        stated = self._registry.tenants.alter_quotas(command, now.wall)
-        before = self._registry.tenants.find(command.tenant).quotas
-        changes = field_changes(before, stated.quotas)
-        self._change(request, stated, changes, lambda: stated.quotas)
-
-    def _restate_tenant(self, request: RequestId, stated: TenantStated) -> None:
-        self._state.metadata.check_room()
-        before = self._registry.tenants.find(stated.id).stated
-        self._state_tenant(request, stated, field_changes(before, stated))
-
-    def _state_tenant(
-        self, request: RequestId, stated: TenantStated, changes: Sequence[FieldChange]
-    ) -> None:
-        tenants = self._registry.tenants
-        self._change(request, stated, changes, lambda: tenants.find(stated.id).describe())
 
     def describe_tenant(self, request: RequestId, command: DescribeTenant, _: Now) -> None:
         self._answer(request, self._registry.tenants.find(command.id).describe())

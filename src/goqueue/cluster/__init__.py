@@ -3,12 +3,13 @@
 `Quorum` is one broker's part in the election of the leader of the metadata log, `Voters` says who
 votes and what a majority is. `Bootstrap` leads from a list of addresses to the first election,
 `MetadataImage` is the sum of all committed changes, with the topics and partitions of
-`PartitionTable`; placement, elections of leaders and the rules of ISRs decide about those.
-`Liveness` says who was heard. `Handshake` and `PeerRegistry` decide which links between brokers
-open and count. The machines are pure: the broker persists ballots, sends messages, keeps the log
-and reports what happened.
+`PartitionTable` and the keys, ACLs and tenants of `AccessTable`; placement, elections of leaders
+and the rules of ISRs decide about partitions. `Liveness` says who was heard. `Handshake` and
+`PeerRegistry` decide which links between brokers open and count. The machines are pure: the broker
+persists ballots, sends messages, keeps the log and reports what happened.
 """
 
+from goqueue.cluster.access_table import AccessChange, AccessEntry, AccessStated, AccessTable
 from goqueue.cluster.bootstrap import (
     SILENCE_NS,
     Bootstrap,
@@ -124,6 +125,10 @@ __all__ = [
     "SILENCE_NS",
     "TERM_JUMP_MAX",
     "VOTERS_MAX",
+    "AccessChange",
+    "AccessEntry",
+    "AccessStated",
+    "AccessTable",
     "Ballot",
     "BallotPersisted",
     "BecomeLeader",

@@ -51,6 +51,7 @@ class _Heard(msgspec.Struct):
     is_leaving: bool = False
     is_full: bool = False
     loop_lag_ms: int = 0
+    followed_version: int = 0
 
 
 class Liveness:
@@ -82,6 +83,8 @@ class Liveness:
             heard.is_leaving = heartbeat.is_leaving
             heard.is_full = heartbeat.is_full
             heard.loop_lag_ms = heartbeat.loop_lag_ms
+            # An earlier message may come later; a run that is new registers behind all of it.
+            heard.followed_version = max(heard.followed_version, heartbeat.metadata_version)
 
     def refuse(self, broker: str) -> None:
         """The connection to a broker broke, and nothing listens at its address."""
@@ -130,6 +133,11 @@ class Liveness:
         """How late the loop of a broker was when it was last heard."""
         heard = self._heard.get(broker)
         return 0 if heard is None else heard.loop_lag_ms
+
+    def followed_version(self, broker: str) -> int:
+        """The version of the metadata that a broker is known to decide by."""
+        heard = self._heard.get(broker)
+        return 0 if heard is None else heard.followed_version
 
     def is_lost(self, broker: str, now: Instant) -> bool:
         """Whether a controller should fence a broker."""

@@ -1,7 +1,8 @@
 """The metadata of a cluster: the changes in its log, and the image that they add up to.
 
 Owns what all brokers agree on: the cluster id, the feature level, the registered brokers, the
-voters, and topics with their partitions (`PartitionTable`). Decides nothing: the controller
+voters, topics with their partitions (`PartitionTable`), and keys, ACLs and tenants (`AccessTable`).
+Decides nothing: the controller
 proposes changes, the metadata log commits them, and every broker applies the same ones in the same
 order.
 
@@ -12,7 +13,8 @@ told is below.
 Invariants
 - The image is a function of the changes and their versions. `apply` takes no clock, never fails,
   and ignores a change that names a broker, or an epoch of one, that is gone.
-- `ImageStated` says all that the changes before it say: a log may begin with it.
+- `ImageStated` says all that the changes before it say, but keys, ACLs and tenants: those follow in
+  pieces (`AccessStated`). A log may begin with it once the last piece is committed.
 
 Cost: a change touches the entries that it names; an image is stated in one record, one entry for
 each broker and each partition (about 70 bytes: 10,000 partitions are less than 1 MB).
@@ -23,6 +25,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from goqueue.cluster.access_table import AccessChange, AccessStated, AccessTable
 from goqueue.cluster.partitions import (
     PartitionChange,
     PartitionState,
@@ -163,6 +166,9 @@ class ImageStated(msgspec.Struct, frozen=True, kw_only=True, tag="image_stated")
     topics: tuple[StatedTopic, ...] = ()
     next_topic: int = 1
     next_producer: int = 1
+    # How many keys, ACLs and tenants there are, which follow in pieces, and their sum.
+    access_count: int = 0
+    access_sum: int = 0
 
 
 MetadataChange = (
@@ -176,6 +182,8 @@ MetadataChange = (
     | ImageStated
     | ReplicasLost
     | PartitionChange
+    | AccessStated
+    | AccessChange
 )
 
 
@@ -204,6 +212,7 @@ class MetadataImage:
         self._voters = Voters(())
         self._brokers: dict[str, RegisteredBroker] = {}
         self._table = PartitionTable()
+        self._access = AccessTable()
 
     @property
     def version(self) -> int:
@@ -237,6 +246,11 @@ class MetadataImage:
     def table(self) -> PartitionTable:
         """The topics and partitions."""
         return self._table
+
+    @property
+    def access(self) -> AccessTable:
+        """The keys, ACLs and tenants."""
+        return self._access
 
     def topic(self, name: str) -> TopicStated | None:
         """The topic of this name."""
@@ -285,7 +299,17 @@ class MetadataImage:
             case ImageStated():
                 self._adopt(change)
             case _:
-                self._table.apply(change, version)
+                self._apply_to_tables(change, version)
+
+    def _apply_to_tables(
+        self, change: PartitionChange | AccessStated | AccessChange, version: int
+    ) -> None:
+        if isinstance(change, AccessStated):
+            self._access.take_piece(change)
+        elif isinstance(change, AccessChange):
+            self._access.apply(change)
+        else:
+            self._table.apply(change, version)
 
     def _register(self, change: BrokerRegistered, version: int) -> None:
         known = self._brokers.get(change.broker)
@@ -316,6 +340,8 @@ class MetadataImage:
         self._table.adopt(stated.topics)
         self._table.next_topic = stated.next_topic
         self._table.next_producer = stated.next_producer
+        if stated.access_count:
+            self._access.begin_statement()
 
     def stated(self) -> ImageStated:
         """The image as one change, for a record behind all that it says."""
@@ -329,4 +355,6 @@ class MetadataImage:
             topics=tuple(self._table.stated()),
             next_topic=self._table.next_topic,
             next_producer=self._table.next_producer,
+            access_count=len(self._access),
+            access_sum=self._access.sum,
         )

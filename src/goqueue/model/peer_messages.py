@@ -96,8 +96,9 @@ class PeerIdentity(msgspec.Struct, frozen=True, kw_only=True):
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=16, kw_only=True):
     """The sender runs: to every other broker each half second.
 
-    `broker_epoch` is 0 until its registration is committed, `loop_lag_ms` how late its last turns
-    were. A broker that is `is_leaving` stops soon, with `is_full` its disk takes no more records.
+    `broker_epoch` is 0 until its registration is committed, `metadata_version` that of the image it
+    decides by, `loop_lag_ms` how late its last turns were. A broker that is `is_leaving` stops
+    soon, with `is_full` its disk takes no more records.
     """
 
     broker_epoch: PeerCounter = 0

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from goqueue.broker import Node, NodeEvent, Opened, fill
 from goqueue.model import (
+    ROOT_KEY,
     Answer,
     Asked,
     BackupEvent,
@@ -239,8 +240,12 @@ class Pump:
         keys, wall = self._node.keys, read_clock().wall
         if digest is None:
             key = keys.identify_certificate(certificates, wall)
-            return None if key is None else ProvenKey(key)
-        return keys.identify(digest, wall, certificates)
+            proven = None if key is None else ProvenKey(key)
+        else:
+            proven = keys.identify(digest, wall, certificates)
+        if not keys.is_current and (proven is None or proven.id != ROOT_KEY):
+            raise Refused(Code.BROKER_UNAVAILABLE, reason="the node is joining its cluster")
+        return proven
 
     def observe(self, action: str, resource: str, facts: dict[str, str]) -> None:
         """Record in the audit log what the shell did."""

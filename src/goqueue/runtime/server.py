@@ -71,7 +71,13 @@ _TLS_CONNECTION_BYTES = 256 * 1024
 class NobodyAdministers(Exception):
     """Nobody could administer a node that asks for keys; one sentence for the operator."""
 
-    def __init__(self, data_dir: str) -> None:
+    def __init__(self, data_dir: str, *, is_member: bool = False) -> None:
+        if is_member:
+            super().__init__(
+                "authentication is on, and this node of a cluster knows no usable admin key: set "
+                "api.root_key_file, with the same key on all nodes"
+            )
+            return
         super().__init__(
             "authentication is on and no admin key is usable: create one with `goqueue key "
             f"bootstrap --data-dir {data_dir}` while the node is stopped, or set api.root_key_file"
@@ -289,7 +295,8 @@ class Server:
         assert self._keys is not None
         is_locked = self._settings.auth.is_enabled
         if is_locked and not self._keys.has_admin(read_clock().wall):
-            raise NobodyAdministers(self._settings.broker.data_dir)
+            is_member = self._settings.cluster.is_enabled
+            raise NobodyAdministers(self._settings.broker.data_dir, is_member=is_member)
         try:
             await self._listeners.serve_when_ready()
         except OSError as error:

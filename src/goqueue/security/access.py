@@ -7,6 +7,7 @@ checked before objects: a refused caller gets the same answer whether the object
 | refused because | answer |
 |---|---|
 | the key is unknown, revoked or expired | `unauthenticated` |
+| the node joins its cluster and does not know its keys yet | `leader_unavailable` |
 | the tenant is suspended or disabled | `tenant_inactive` |
 | no role may, no ACL allows, or a name is created outside the own tenant | `permission_denied` |
 | the name belongs to another tenant | as if it did not exist |
@@ -25,6 +26,7 @@ import msgspec
 
 from goqueue.model import (
     ANONYMOUS,
+    ROOT_KEY,
     Caller,
     Code,
     KeyId,
@@ -264,6 +266,8 @@ class Access:
 
     def _look_up(self, key: KeyId) -> _KeyState:
         found = self._registry.keys.get(key)
+        if not self._registry.keys.is_current and key != ROOT_KEY:
+            raise Refused(Code.LEADER_UNAVAILABLE, reason="the node is joining its cluster")
         if found is None or found.is_revoked:
             raise Refused(Code.UNAUTHENTICATED)
         tenant = self._registry.tenants.get(found.tenant)

@@ -99,6 +99,10 @@ class _Secret(msgspec.Struct, frozen=True, gc=False):
 class ApiKeys:
     """All keys of a node."""
 
+    # Of a member of a cluster: whether it knows all that was decided before it began. Until then
+    # it does not say who is accepted.
+    is_current = True
+
     def __init__(self) -> None:
         self._keys: dict[KeyId, ApiKey] = {}
         self._ids: list[KeyId] = []

@@ -51,6 +51,8 @@ class SecurityRegistry:
         self.tenants = Tenants()
         self.meters = TenantMeters()
         self.version = 0
+        # What the journal of a member of a cluster says of keys and tenants that it has not read.
+        self._early: list[UsageStated] = []
         # Open connections that have proved a key, by the key; memory only.
         self._connections: Counter[KeyId] = Counter()
 
@@ -68,10 +70,19 @@ class SecurityRegistry:
                 self.tenants.apply(change)
                 self.meters.forget(change.id)
             case UsageStated():
+                if not self.keys.is_current:
+                    self._early.append(change)
                 self.keys.apply_used(change)
                 self.meters.apply(change)
                 return
         self.version += 1
+
+    def claim_usage(self) -> None:
+        """The keys and tenants of the cluster are read: what was known of their use is theirs."""
+        early, self._early = self._early, []
+        for usage in early:
+            self.keys.apply_used(usage)
+            self.meters.apply(usage)
 
     def check_publish(self, topic: str, key: KeyId | None, now: Instant) -> None:
         """Refuse a publish whose tenant is in debt, before anything of it was read.
@@ -139,22 +150,16 @@ class SecurityRegistry:
             raise Refused(Code.TENANT_NOT_FOUND, tenant=command.tenant)
         return self.keys.create(command, wall)
 
-    def changes(self) -> Iterator[Sequence[RegistryChange]]:
-        """Everything again, a few changes at a time, each true when it is asked for."""
+    def changes(self, *, own_only: bool = False) -> Iterator[Sequence[RegistryChange]]:
+        """Everything again, a few changes at a time, each true when it is asked for.
+
+        With `own_only` what this node alone knows: the rest is in the metadata of its cluster.
+        """
         tenants = [tenant.id for tenant in self.tenants]
-        for id_ in tenants:
-            tenant = self.tenants.get(id_)
-            if tenant is not None and (id_ != DEFAULT_TENANT or tenant.stated.updated_at):
-                yield [tenant.stated]
         keys = [key.id for key in self.keys]
-        for key_id in keys:
-            stated = self.keys.state(key_id)
-            if stated is not None:
-                yield [stated]
-        for acl_id in self.acls.ids:
-            acl = self.acls.get(acl_id)
-            if acl is not None:
-                yield [AclStated(id=acl_id, acl=acl)]
+        if not own_only:
+            yield from self._stated(tenants, keys)
+        yield from ([each] for each in self._early)
         for first in range(0, len(keys), USAGE_ENTRIES_MAX):
             used = self.keys.state_used(keys[first : first + USAGE_ENTRIES_MAX])
             if used:
@@ -163,3 +168,19 @@ class SecurityRegistry:
             totals = tuple(self.meters.state(tenants[first : first + USAGE_ENTRIES_MAX]))
             if totals:
                 yield [UsageStated(totals=totals)]
+
+    def _stated(
+        self, tenants: Sequence[str], keys: Sequence[KeyId]
+    ) -> Iterator[Sequence[RegistryChange]]:
+        for id_ in tenants:
+            tenant = self.tenants.get(id_)
+            if tenant is not None and (id_ != DEFAULT_TENANT or tenant.stated.updated_at):
+                yield [tenant.stated]
+        for key_id in keys:
+            stated = self.keys.state(key_id)
+            if stated is not None:
+                yield [stated]
+        for acl_id in self.acls.ids:
+            acl = self.acls.get(acl_id)
+            if acl is not None:
+                yield [AclStated(id=acl_id, acl=acl)]

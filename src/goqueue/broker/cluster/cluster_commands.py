@@ -4,6 +4,7 @@ Any other is refused with the reason: what a single node keeps alone would be lo
 broker serves a command says the edge of the cluster.
 """
 
+from goqueue.broker.access_changes import ACCESS_COMMANDS
 from goqueue.model.requests import (
     Ack,
     AddOffsets,
@@ -41,9 +42,11 @@ from goqueue.model.requests import (
     DescribeOffsets,
     DescribePartitions,
     DescribePriorities,
+    DescribeQuotas,
     DescribeRebalances,
     DescribeReliability,
     DescribeSchedule,
+    DescribeTenant,
     DescribeTopic,
     DescribeTracing,
     DescribeTransaction,
@@ -64,9 +67,13 @@ from goqueue.model.requests import (
     JoinCluster,
     Leave,
     LeaveCluster,
+    ListAcls,
     ListDelayed,
     ListGroups,
+    ListKeys,
     ListSchedules,
+    ListTenants,
+    ListTenantTopics,
     ListTopics,
     ListTransactions,
     Nack,
@@ -94,7 +101,7 @@ __all__ = ["CLUSTER_COMMANDS", "COORDINATOR_COMMANDS", "REFUSAL"]
 REFUSAL = (
     "this node is a member of a cluster, and a cluster of this version serves topics, publishing, "
     "reading, delays, groups, queues, transactions, schedules, traces and replies; use a single "
-    "node for keys, schemas and backups"
+    "node for schemas and backups"
 )
 
 CLUSTER_COMMANDS = frozenset(
@@ -135,6 +142,13 @@ CLUSTER_COMMANDS = frozenset(
         FindTrace,
         SearchTraces,
         SendReply,
+        *ACCESS_COMMANDS,
+        DescribeQuotas,
+        DescribeTenant,
+        ListAcls,
+        ListKeys,
+        ListTenants,
+        ListTenantTopics,
     }
 )
 

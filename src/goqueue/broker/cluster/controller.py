@@ -1,6 +1,7 @@
 """The controller: what the leader of the metadata log decides about brokers and voters.
 
-Topics and partitions are decided in the same records: see `PartitionController`.
+Topics and partitions, keys, ACLs and tenants are decided in the same records: see
+`PartitionController` and `AccessController`.
 
 Decides by the committed image, by what brokers ask for and by who is silent; one record at a time,
 so that each decision is made on all that was decided before. A broker that no longer leads decides
@@ -12,20 +13,28 @@ Invariants
 - Voters change one at a time, jointly, and only after a record of the own term is committed (a
   proposal is only possible then). At most `VOTERS_MAX` vote; a broker that joins them has the log.
 
+A statement of the image continues in the records that follow, a piece in each, among whatever else
+is decided.
+
 Cost: one pass over the registered brokers for each proposal, at most one proposal per commit.
 """
 
 from collections import deque
+from collections.abc import Iterator
 
 import msgspec
 
+from goqueue.broker.access_changes import AccessCommand
+from goqueue.broker.cluster.access_controller import AccessController, DecideFn
 from goqueue.broker.cluster.level_gate import with_level
 from goqueue.broker.cluster.partition_controller import PartitionController
 from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.state import NodeState
 from goqueue.cluster import (
     BROKERS_MAX,
+    FEATURE_LEVEL,
     VOTERS_MAX,
+    AccessStated,
     BrokerAddresses,
     BrokerFenced,
     BrokerRegistered,
@@ -86,6 +95,9 @@ class Controller:
         self._requests: deque[_Request] = deque()
         self._term = 0
         self.partitions = PartitionController(state, metadata)
+        self.access = AccessController(state, metadata, liveness)
+        # What is left of a statement of the image that this broker began.
+        self._pieces: Iterator[AccessStated] | None = None
 
     @property
     def is_new(self) -> bool:
@@ -98,6 +110,12 @@ class Controller:
         """A broker wants to be registered; the newest wish of each counts."""
         if self._metadata.is_controller and len(self._registrations) < BROKERS_MAX:
             self._registrations[registration.voter.broker] = registration
+
+    def change_access(self, request: RequestId, command: AccessCommand, decide: DecideFn) -> None:
+        """A caller wants keys, ACLs, tenants or quotas changed."""
+        if not self._metadata.is_controller:
+            raise self.partitions.not_controller()
+        self.access.request(request, command, decide)
 
     def leave(self, request: RequestId, broker: str, now: Now) -> None:
         """A broker is about to stop; answered when that is committed."""
@@ -133,7 +151,9 @@ class Controller:
         metadata = self._metadata
         if metadata.epoch_leader is None:
             self._registrations.clear()
+            self._pieces = None
             self.partitions.forget_wishes()
+            self.access.resign(self.partitions.not_controller())
             while self._requests:
                 refusal = Refused(Code.NOT_CONTROLLER)
                 self._state.outbox.answer(self._requests.popleft().request, refusal)
@@ -144,25 +164,40 @@ class Controller:
         if self.is_new:
             # It did not matter who was silent before.
             self._term = metadata.quorum.term
+            self._pieces = None
             self._liveness.restart(now.instant)
+        self.access.follow(now)
         if not metadata.may_propose:
             return
         answers: list[Answer] = []
-        changes = [
+        # A piece says what was there before the rest of its record.
+        piece = self._next_piece()
+        changes: list[MetadataChange] = [
             *self._register_all(),
             *self._answer_requests(answers),
             *self._fence_lost(now),
         ]
         changes += self.partitions.decide(changes, answers, now)
-        changes = with_level(self._state, metadata.image, changes, answers)
+        if metadata.image.feature_level >= FEATURE_LEVEL:
+            changes += self.access.decide(now)
+        changes = [*piece, *with_level(self._state, metadata.image, changes, answers)]
         if not changes:
             changes = [*self._change_voters()]
         if not changes and metadata.wants_statement:
-            changes = [metadata.image.stated()]
+            self._pieces = metadata.image.access.state_pieces()
+            changes = [metadata.image.stated(), *self._next_piece()]
         if changes:
             metadata.propose(changes, answers, now)
+            self.access.proposed(metadata.log.end)
         else:
             self._state.outbox.extend(answers)
+
+    def _next_piece(self) -> list[MetadataChange]:
+        """The next piece of a statement that is under way, if there is one."""
+        piece = None if self._pieces is None else next(self._pieces, None)
+        if piece is None or piece.is_last:
+            self._pieces = None
+        return [] if piece is None else [piece]
 
     def _register_all(self) -> list[MetadataChange]:
         changes: list[MetadataChange] = []

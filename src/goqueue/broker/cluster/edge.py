@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from goqueue.broker.access_changes import ACCESS_COMMANDS
 from goqueue.broker.cluster.cluster_commands import COORDINATOR_COMMANDS
 from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
 from goqueue.broker.cluster.command_shapes import only_target, record_count, with_copies
@@ -97,6 +98,7 @@ _OF_CONTROLLER: tuple[type[Command], ...] = (
     ElectLeader,
     ForgetBroker,
     LeaveCluster,
+    *ACCESS_COMMANDS,
 )
 
 

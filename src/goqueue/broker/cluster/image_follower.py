@@ -1,5 +1,7 @@
 """Follows the committed image: the catalog has its topics, and replicas know what changed.
 
+Keys, ACLs and tenants follow beside them: see `AccessFollower`.
+
 The only way by which topics of a cluster change on a broker, the controller among them: a reply
 never says what a topic is, the committed log does.
 
@@ -11,6 +13,7 @@ behind, by all topics.
 from collections.abc import Iterator
 
 from goqueue.broker.audit import AUDIT_LOG
+from goqueue.broker.cluster.access_follower import AccessFollower
 from goqueue.broker.cluster.cluster_producers import ClusterProducers
 from goqueue.broker.cluster.quorum_metadata import MetadataRecord
 from goqueue.broker.partitions import Partition
@@ -18,6 +21,7 @@ from goqueue.broker.recovery.start import CLUSTER_LOGS, GROUPS_LOG, TOPICS_LOG
 from goqueue.broker.replication.replicas import Replicas
 from goqueue.broker.state import NodeState
 from goqueue.cluster import (
+    AccessChange,
     BrokerFenced,
     BrokerRegistered,
     BrokerRemoved,
@@ -50,10 +54,17 @@ class ImageFollower:
         self._state = state
         self._replicas = replicas
         self._producers = producers
+        self.access = AccessFollower(state)
+        self._version = 0
         # Topics that are gone, with what was open of them: the node forgets the rest.
         self._removed: list[tuple[TopicStated, list[Partition]]] = []
         # Topics that are new.
         self._opened: list[str] = []
+
+    @property
+    def version(self) -> int:
+        """The version of the image that this node decides by."""
+        return self._version
 
     def follow(
         self,
@@ -69,6 +80,12 @@ class ImageFollower:
         for record in applied:
             for change in record.changes:
                 self._follow(change, image)
+        self.access.follow(image.access)
+        if self.access.is_current(image.access):
+            self._version = image.version
+            if registered is not None:
+                # All that was answered before this run began is in this image.
+                self._state.security.keys.is_current = True
         if registered is not None and not replicas.hosted.has_begun:
             replicas.begin(_INTERNAL)
 
@@ -91,6 +108,8 @@ class ImageFollower:
                 self._producers.allocated(change)
             case ImageStated():
                 self._follow_statement(image)
+            case _ if isinstance(change, AccessChange):
+                self.access.apply(change, image.access)
 
     def _state_topic(self, stated: TopicStated, image: MetadataImage) -> None:
         known = image.table.topics.get(stated.number)

@@ -135,6 +135,7 @@ class ClusterMember:
         self.admit = self.producers.admit_batch
         self.image_follower = ImageFollower(state, self.replicas, self.producers)
         state.cluster = self
+        state.security.keys.is_current = False
         state.catalog.copies_max = BROKERS_MAX
 
     @property
@@ -459,7 +460,7 @@ class ClusterMember:
         self._heartbeat_at = Instant(now.instant + self._config.liveness.heartbeat_ns)
         if self.is_leaving:
             self.replicas.resign_all()
-        self._send_heartbeats(metadata, now)
+        self._send_heartbeats(now)
         if metadata.quorum.leader is not None:
             self._leader_seen_at = now.instant
         is_lost = now.instant - self._leader_seen_at >= _QUORUM_NS
@@ -468,10 +469,10 @@ class ClusterMember:
         if self._entered and self.registered is None:
             self._ask_to_register(metadata)
 
-    def _send_heartbeats(self, metadata: QuorumMetadata, now: Now) -> None:
+    def _send_heartbeats(self, now: Now) -> None:
         message = Heartbeat(
             broker_epoch=self.registered.epoch if self.registered else 0,
-            metadata_version=metadata.image.version,
+            metadata_version=self.image_follower.version,
             loop_lag_ms=self._lag_ns // MILLISECOND,
             sent_at=now.wall,
             is_leaving=self.is_leaving,
@@ -517,7 +518,7 @@ class ClusterMember:
         self.replicas.resign_all()
         if self._metadata is not None:
             # Others need not wait for the next heartbeat to hear of it.
-            self._send_heartbeats(self._metadata, now)
+            self._send_heartbeats(now)
             self._metadata.resign(now)
             self._state.outbox.extend(self._metadata.log.save_committed())
 
@@ -545,6 +546,9 @@ class ClusterMember:
             # Before, the node reads what it knew by itself.
             applied, self._to_follow = self._to_follow, []
             self.image_follower.follow(applied, metadata.image, self.registered)
+            if self.image_follower.access.take_changed():
+                # Whoever changed what callers may do waits until all brokers decide by it.
+                self._send_heartbeats(now)
         self._reports.tell_state(metadata.quorum, self.problem)
         if self.is_leaving and metadata.quorum.leader not in {None, self._left_to}:
             self._left_to = metadata.quorum.leader
@@ -555,7 +559,7 @@ class ClusterMember:
         self._liveness.detect_pause(self._heartbeat_at, now.instant)
         self._controller.decide(now)
         deadlines = [metadata.next_deadline(), self._heartbeat_at]
-        parts = (own, self.replicas, self.producers)
+        parts = (own, self.replicas, self.producers, self._controller.access)
         later = [each.next_deadline() for each in parts]
         deadlines += [deadline for deadline in later if deadline is not None]
         self._state.alarms.set(Errand.CLUSTER, min(deadlines))

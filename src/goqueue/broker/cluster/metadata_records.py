@@ -10,8 +10,10 @@ import msgspec
 
 from goqueue.cluster import (
     FEATURE_LEVEL,
+    AccessStated,
     ClusterCreated,
     FeatureLevelRaised,
+    ImageStated,
     MetadataChange,
     Voter,
     Voters,
@@ -20,7 +22,14 @@ from goqueue.cluster import (
 from goqueue.model import Answer, Offset
 from goqueue.records import Buffer, Flag, decode, walk
 
-__all__ = ["MetadataRecord", "Proposal", "attempted_voters", "created_cluster", "decode_records"]
+__all__ = [
+    "MetadataRecord",
+    "Proposal",
+    "StatementProgress",
+    "attempted_voters",
+    "created_cluster",
+    "decode_records",
+]
 
 _decoder = msgspec.json.Decoder(list[MetadataChange])
 
@@ -73,3 +82,53 @@ class Proposal(msgspec.Struct, frozen=True):
     answers: tuple[Answer, ...]
     # Where an image was stated: what is before may go.
     states_from: Offset | None = None
+
+
+class StatementProgress:
+    """A statement of the image by this broker: where it begins, and when another is due.
+
+    Its pieces are as large as what they state, so the next one waits until the log has grown as
+    much again: a log of many keys is not stated all the time.
+    """
+
+    def __init__(self, restate_bytes: int) -> None:
+        self._restate_bytes = restate_bytes
+        # How large the log was when this broker stated its image; 0 if another did so since.
+        self._stated_size = 0
+        self._begun_at: Offset | None = None
+        self._size_before = 0
+
+    def is_wanted(self, size: int) -> bool:
+        """Whether a log of this size should begin anew."""
+        enough = max(self._restate_bytes, self._size_before)
+        return self._begun_at is None and size - self._stated_size >= enough
+
+    def begin(self, at: Offset) -> None:
+        """The next record begins a statement, in a segment of its own."""
+        self._begun_at = at
+
+    def end(self, changes: Sequence[MetadataChange], size: int) -> Offset | None:
+        """Where the statement began that these changes complete; None if they complete none."""
+        for change in changes:
+            match change:
+                case ImageStated(access_count=0):
+                    self._size_before = 0
+                    return self._begun_at
+                case AccessStated(is_last=True):
+                    self._size_before = size
+                    return self._begun_at
+        return None
+
+    def ended(self, size: int) -> None:
+        """All of it is committed, and what was before is gone."""
+        self._begun_at = None
+        self._stated_size = size
+        self._size_before = min(self._size_before, size)
+
+    def heard(self) -> None:
+        """A statement was committed, by whichever broker."""
+        self._stated_size = 0
+
+    def cancel(self) -> None:
+        """This broker leads no longer: the next one begins anew."""
+        self._begun_at = None

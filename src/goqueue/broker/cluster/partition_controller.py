@@ -76,7 +76,7 @@ from goqueue.model.requests import (
     TopicConfig,
     TopicDescription,
 )
-from goqueue.security import FieldChange
+from goqueue.security import Admitted, FieldChange
 
 __all__ = ["PRODUCER_IDS", "PartitionController", "TopicCommand"]
 
@@ -96,6 +96,7 @@ class _TopicRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     request: RequestId
     command: TopicCommand
+    admitted: Admitted | None
     confirm: Callable[[TopicStated, TopicConfig | None], None] | None = None
 
 
@@ -135,7 +136,13 @@ class PartitionController:
             raise self.not_controller()
         if len(self._requests) >= _REQUESTS_MAX:
             raise Refused(Code.LOG_BUSY, reason="the metadata log is busy")
-        self._requests.append(_TopicRequest(request=request, command=command, confirm=confirm))
+        wanted = _TopicRequest(
+            request=request,
+            command=command,
+            admitted=self._state.access.note_command(),
+            confirm=confirm,
+        )
+        self._requests.append(wanted)
 
     def not_controller(self) -> Refused:
         """The refusal that says who is the controller, as far as this broker knows."""
@@ -503,7 +510,9 @@ class PartitionController:
             self._requests.popleft()
             touched.add(wanted.command.name)
             try:
-                decided, reply = self._decide_topic(wanted, live, created, now)
+                # Its key may have been revoked by a record since.
+                with self._state.access.resuming(wanted.admitted, now):
+                    decided, reply = self._decide_topic(wanted, live, created, now)
             except Refused as refused:
                 self._state.outbox.answer(wanted.request, refused)
                 continue

@@ -10,7 +10,7 @@ Invariants
 - The voters that count are those that the own log names last, committed or not.
 - One proposal is on its way. When leadership ends its outcome is unknown, and is reported so.
 - A statement of the image is proposed while nothing else is on its way, so it says exactly what the
-  records before it say; they are dropped once it is committed.
+  records before it say; they are dropped once it is committed, with all of its pieces.
 - A broker that belongs to a cluster believes no leader and no candidate of another.
 """
 
@@ -27,6 +27,7 @@ from goqueue.broker.cluster.log_leader import LogLeader
 from goqueue.broker.cluster.metadata_records import (
     MetadataRecord,
     Proposal,
+    StatementProgress,
     created_cluster,
     decode_records,
 )
@@ -131,8 +132,7 @@ class QuorumMetadata:
         self.epoch_first = Offset(0)
         self._proposal: Proposal | None = None
         self._is_reset = False
-        # How large the log was when this broker stated its image; 0 if another did so since.
-        self._stated_size = 0
+        self._statement = StatementProgress(config.restate_bytes)
         self._heartbeat_at: Instant | None = None
         # The numbers of ballots on their way to the disk, by those of their states.
         self._ballots: dict[int, int] = {}
@@ -185,7 +185,7 @@ class QuorumMetadata:
     @property
     def wants_statement(self) -> bool:
         """Whether the log should begin anew with the image."""
-        return self._log.size - self._stated_size >= self.config.restate_bytes
+        return self._statement.is_wanted(self._log.size)
 
     @property
     def refusal(self) -> str | None:
@@ -448,6 +448,7 @@ class QuorumMetadata:
     def _step_down(self, term: int) -> None:
         self._leader = None
         self._heartbeat_at = None
+        self._statement.cancel()
         self._log.assume_role(ReplicaRole.FOLLOWER, term)
         if self._proposal is not None:
             self._refuse(self._proposal.answers, Code.REPLICATION_FAILED)
@@ -492,10 +493,10 @@ class QuorumMetadata:
     ) -> None:
         """Write changes that were decided on the present image; answers follow their commit."""
         assert self.may_propose, "only the controller proposes, one record at a time"
-        states_from: Offset | None = None
         if any(isinstance(change, ImageStated) for change in changes):
             self._state.outbox.extend(self._log.begin_segment())
-            states_from = self._log.end
+            self._statement.begin(self._log.end)
+        states_from = self._statement.end(changes, self._log.size)
         is_written = self._append(changes, now)
         if not is_written or self._leader is None:
             # Other voters may end it at once: another leader's record must not confirm this one.
@@ -582,14 +583,14 @@ class QuorumMetadata:
             self._image.apply(record.changes, record.version)
             self._applied.append(record)
             if any(isinstance(change, ImageStated) for change in record.changes):
-                self._stated_size = 0
+                self._statement.heard()
         proposal = self._proposal
         if proposal is not None and proposal.version <= committed:
             self._proposal = None
             self._state.outbox.extend(proposal.answers)
             if proposal.states_from is not None:
                 self._state.outbox.extend(self._log.delete_before(proposal.states_from))
-                self._stated_size = self._log.size
+                self._statement.ended(self._log.size)
 
     def _leave_if_removed(self, now: Now) -> None:
         voters = self._image.voters

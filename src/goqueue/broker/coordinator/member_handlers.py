@@ -6,6 +6,7 @@ does not serve yet is refused with the reason.
 
 import msgspec
 
+from goqueue.broker.access_changes import ACCESS_COMMANDS, AccessChanges, AccessCommand
 from goqueue.broker.cluster import ClusterMember
 from goqueue.broker.cluster.cluster_commands import (
     CLUSTER_COMMANDS,
@@ -59,6 +60,15 @@ def limit_to_members(
     handle(CreateTopic, change)
     handle(AlterTopic, change)
     handle(DeleteTopic, change)
+    changes = AccessChanges(state.security, components.quotas)
+
+    def change_access(request: RequestId, command: AccessCommand, _: Now) -> None:
+        if parts.member.controller is None:
+            raise Refused(Code.NOT_CONTROLLER)
+        parts.member.controller.change_access(request, command, changes.decide)
+
+    for kind in ACCESS_COMMANDS:
+        handle(kind, change_access)  # type: ignore[arg-type]  # each of these
     handle(AppendCopies, parts.copies.append)
     handle(AppendMarker, parts.copies.append_marker)
     handle(EndCopies, parts.copies.end)

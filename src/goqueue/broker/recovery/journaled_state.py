@@ -221,7 +221,7 @@ class JournaledState:
             topic = catalog.numbered(number)
             if topic is not None:
                 yield [topic.stated]
-        yield from self._state.security.changes()
+        yield from self._state.security.changes(own_only=self._state.cluster is not None)
         yield from self._state.schemas.changes()
         yield [self._state.audit.written]
         # One by one: after a while without its log there may be many.

@@ -196,6 +196,14 @@ class NodeStart:
             )
             self._state.outbox.append(Halt(reason=reason))
             return
+        security = self._state.security
+        if len(security.keys) or security.acls.ids or len(list(security.tenants)) > 1:
+            reason = (
+                "the data directory holds keys, ACLs or tenants of a single node: a cluster of "
+                "this version does not take them over; create them anew with the root key"
+            )
+            self._state.outbox.append(Halt(reason=reason))
+            return
         self._missing[AUDIT_LOG] = None
         self._state.outbox.append(Open(log=AUDIT_LOG, settings=self._state.audit.settings))
 

@@ -146,11 +146,21 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     next: str | None = None
 
 
-class RevokedKey(msgspec.Struct, frozen=True, kw_only=True):
+class RevokedKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The key was revoked: it is refused from now on."""
 
     revoked: bool
     id: str
+    pending_nodes: Annotated[
+        list[str] | None,
+        Meta(
+            description=(
+                "The nodes of the cluster that did not confirm within three seconds that they "
+                "refuse the key; absent where all did. One that is cut off goes on with the keys "
+                "that it knows until it is reached."
+            ),
+        ),
+    ] = None
 
 
 class Whoami(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -204,7 +214,11 @@ async def _rotate(call: Call) -> CreatedKey:
 
 async def _revoke(call: Call) -> RevokedKey:
     described = await call.ask(RevokeKey(id=KeyId(call[_KEY])), KeyDescription)
-    return RevokedKey(revoked=described.is_revoked, id=described.id)
+    return RevokedKey(
+        revoked=described.is_revoked,
+        id=described.id,
+        pending_nodes=list(described.pending_nodes) or None,
+    )
 
 
 async def _list(call: Call) -> Keys:

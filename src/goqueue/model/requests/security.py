@@ -396,6 +396,8 @@ class KeyDescription(msgspec.Struct, frozen=True, kw_only=True):
     is_revoked: bool = False
     metadata: dict[str, str] = {}
     certificate: str = ""
+    # Of a change in a cluster: the nodes that are not known to decide by it.
+    pending_nodes: tuple[str, ...] = ()
 
 
 class KeyList(msgspec.Struct, frozen=True, kw_only=True):

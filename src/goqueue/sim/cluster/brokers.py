@@ -19,6 +19,7 @@ from goqueue.model import (
     MILLISECOND,
     Answer,
     Asked,
+    Caller,
     Code,
     ConnectPeers,
     Effect,
@@ -146,11 +147,11 @@ class BrokerMachine:
     def next_deadline(self) -> Instant | None:
         return self.node.next_deadline()
 
-    def ask(self, command: Command) -> RequestId:
+    def ask(self, command: Command, caller: Caller = LOCAL) -> RequestId:
         """Send a command; its reply is in `replies` when it comes."""
         request = RequestId(self._next_request)
         self._next_request += 1
-        self._handle(Asked(request=request, command=command, caller=LOCAL))
+        self._handle(Asked(request=request, command=command, caller=caller))
         return request
 
     def stop(self) -> None:

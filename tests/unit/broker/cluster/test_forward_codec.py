@@ -115,6 +115,15 @@ COMMANDS = {
     101: "FindTrace",
     102: "SearchTraces",
     103: "DescribePriorities",
+    120: "CreateKey",
+    121: "RevokeKey",
+    122: "RotateKey",
+    123: "CreateAcl",
+    124: "DeleteAcl",
+    125: "CreateTenant",
+    126: "AlterTenant",
+    127: "SetTenantStatus",
+    128: "AlterQuotas",
 }
 REPLIES = {
     1: "Done",
@@ -163,6 +172,11 @@ REPLIES = {
     101: "TraceDetail",
     102: "TraceList",
     103: "PriorityStatistics",
+    120: "KeyDescription",
+    121: "AclDescription",
+    122: "AclDeleted",
+    123: "TenantDescription",
+    124: "Quotas",
 }
 
 

@@ -1,0 +1,179 @@
+"""The controller's decisions about keys, ACLs, tenants and quotas.
+
+A command is admitted where it came in, again where it arrives, and a third time when it is decided:
+by then its own key may be revoked. It is decided on what is committed, when nothing is on its way,
+and every node follows the record. Its answer leaves when the record is committed and every node
+that lives decides by it, or after one session: then the answer names those that may not.
+
+Invariants
+- A record changes one thing, or creates keys that have nothing in common: whatever is decided is
+  decided on all that was decided before.
+- An answer follows a commit. If leadership ends before, the outcome is unknown and is reported so.
+- Who was not waited for is named, also nodes that are fenced: they may run on, cut off.
+
+Cost: one record for each command, or for up to `_CREATED_MAX` new keys; a look at the registered
+nodes for each of those that wait. Bound: `_REQUESTS_MAX` commands.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from goqueue.broker.access_changes import AccessCommand, AccessDecision
+from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
+from goqueue.broker.state import NodeState
+from goqueue.cluster import BrokerState, Liveness, MetadataChange
+from goqueue.model import Code, Instant, Now, Refused, RequestId
+from goqueue.model.requests import KEYS_MAX, CreateKey, KeyDescription, Reply
+from goqueue.security import Admitted
+
+__all__ = ["AccessController", "DecideFn"]
+
+_REQUESTS_MAX = 256
+_CREATED_MAX = 64
+
+DecideFn = Callable[[AccessCommand, Now], AccessDecision]
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """A command that is not decided; `admitted` is None for a node without authentication."""
+
+    request: RequestId
+    command: AccessCommand
+    decide: DecideFn
+    admitted: Admitted | None
+
+
+class _Decided(msgspec.Struct, frozen=True):
+    """A command whose record is on its way: it is behind no version yet, or behind this one."""
+
+    request: RequestId
+    reply: Callable[[], Reply]
+    term: int
+    version: int = 0
+
+
+class _Commit(msgspec.Struct, frozen=True):
+    """A committed change that not all nodes are known to follow."""
+
+    request: RequestId
+    reply: Reply
+    version: int
+    until: Instant
+
+
+class AccessController:
+    """Decides about access while this broker leads the metadata log."""
+
+    def __init__(self, state: NodeState, metadata: QuorumMetadata, liveness: Liveness) -> None:
+        self._state = state
+        self._metadata = metadata
+        self._liveness = liveness
+        self._requests: deque[_Asked] = deque()
+        self._decided: list[_Decided] = []
+        self._committed: list[_Commit] = []
+
+    def request(self, request: RequestId, command: AccessCommand, decide: DecideFn) -> None:
+        """A caller wants something changed; raises Refused where it cannot be."""
+        if len(self._requests) >= _REQUESTS_MAX:
+            raise Refused(Code.LOG_BUSY, reason="the metadata log is busy")
+        admitted = self._state.access.note_command()
+        self._requests.append(_Asked(request, command, decide, admitted))
+
+    def resign(self, refusal: Refused) -> None:
+        """This broker leads no longer: nothing came of what waits, of the rest nobody knows."""
+        while self._requests:
+            self._state.outbox.answer(self._requests.popleft().request, refusal)
+        for each in self._decided:
+            self._state.outbox.answer(each.request, Refused(Code.REPLICATION_FAILED))
+        self._decided.clear()
+        committed, self._committed = self._committed, []
+        for found in committed:
+            self._answer(found)
+
+    # Decisions
+
+    def decide(self, now: Now) -> list[MetadataChange]:
+        """What follows from commands, for one record; `proposed` follows."""
+        changes: list[MetadataChange] = []
+        taken: dict[str | bytes, None] = {}
+        while self._requests and len(changes) < _CREATED_MAX:
+            asked = self._requests[0]
+            names = _names_of(asked.command)
+            is_alone = not names or len(self._state.security.keys) + len(changes) >= KEYS_MAX
+            if changes and (is_alone or not taken.keys().isdisjoint(names)):
+                break
+            self._requests.popleft()
+            try:
+                with self._state.access.resuming(asked.admitted, now):
+                    decided = asked.decide(asked.command, now)
+            except Refused as refused:
+                self._state.outbox.answer(asked.request, refused)
+                continue
+            taken.update(dict.fromkeys(names))
+            changes.append(decided.change)
+            journal = self._state.journals.of_topics
+            self._state.audit.record(asked.request, journal, decided.changes)
+            term = self._metadata.quorum.term
+            self._decided.append(_Decided(asked.request, decided.reply, term))
+            if not names:
+                break
+        return changes
+
+    def proposed(self, version: int) -> None:
+        """What was decided is in the record before this version."""
+        self._decided = [
+            msgspec.structs.replace(each, version=version) if not each.version else each
+            for each in self._decided
+        ]
+
+    # Answers
+
+    def follow(self, now: Now) -> None:
+        """This broker follows its image: answer what all nodes follow, or what took too long."""
+        metadata, left = self._metadata, []
+        for each in self._decided:
+            if each.term != metadata.quorum.term:
+                self._state.outbox.answer(each.request, Refused(Code.REPLICATION_FAILED))
+            elif each.version and each.version <= metadata.image.version:
+                until = Instant(now.instant + metadata.config.liveness.session_ns)
+                self._committed.append(_Commit(each.request, each.reply(), each.version, until))
+            else:
+                left.append(each)
+        self._decided = left
+        committed, self._committed = self._committed, []
+        for found in committed:
+            if now.instant >= found.until or not self._behind(found.version, is_live=True):
+                self._answer(found)
+            else:
+                self._committed.append(found)
+
+    def _behind(self, version: int, *, is_live: bool) -> tuple[str, ...]:
+        """The nodes that are not known to decide by a version; of all, or of those that live."""
+        return tuple(
+            name
+            for name, known in self._metadata.image.brokers.items()
+            if name != self._state.node_id
+            and self._liveness.followed_version(name) < version
+            and not (is_live and known.state is BrokerState.FENCED)
+        )
+
+    def _answer(self, found: _Commit) -> None:
+        reply = found.reply
+        if isinstance(reply, KeyDescription):
+            pending = self._behind(found.version, is_live=False)
+            reply = msgspec.structs.replace(reply, pending_nodes=pending)
+        self._state.outbox.answer(found.request, reply)
+
+    def next_deadline(self) -> Instant | None:
+        """When an answer waits no longer for other nodes."""
+        return min((each.until for each in self._committed), default=None)
+
+
+def _names_of(command: AccessCommand) -> tuple[str | bytes, ...]:
+    """What a new key must have for itself; nothing: the command has a record of its own."""
+    if not isinstance(command, CreateKey):
+        return ()
+    names = (command.id, command.verifiers.digest)
+    return (*names, command.certificate) if command.certificate else names
