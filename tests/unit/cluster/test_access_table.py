@@ -147,8 +147,7 @@ def test_an_image_says_how_much_follows_and_is_whole_with_the_last_piece() -> No
 
     read = MetadataImage()
     records: list[list[MetadataChange]] = [[stated]]
-    for piece in image.access.state_pieces():
-        records.append([piece])
+    records.extend([piece] for piece in image.access.state_pieces())
     records[0] += records.pop(1)
     for version, record in enumerate(records, start=2):
         assert not read.access.is_whole or version == 2
