@@ -298,6 +298,23 @@ def test_the_transactions_bench_prints_its_figures_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("only", "figures"),
+    [
+        ("queue", {"queue_three_copies", "ack_three_copies"}),
+        ("coordinator", {"group_coordinator_failover", "transaction_coordinator_failover"}),
+        ("transactions", {"transactions_three_copies", "commit_three_copies"}),
+    ],
+)
+def test_the_cluster_bench_prints_figures_of_the_coordinator_and_leaves_no_file(
+    only: str, figures: set[str], tmp_path: Path
+) -> None:
+    printed = run_bench(only, tmp_path, "cluster")
+    assert {figure.figure for figure in printed} == figures
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_bench_of_metrics_prints_its_figures_and_leaves_no_file(tmp_path: Path) -> None:
     printed = run_bench("metrics", tmp_path, "observability")
 
