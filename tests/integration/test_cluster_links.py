@@ -186,6 +186,8 @@ def test_a_kill_behind_a_cut_leaves_a_half_open_link_that_the_next_run_replaces(
     nodes[1].wait_until_ready()
     for proxy in (to_first, to_second):
         proxy.heal()
+    # Until the next run is heard, the links of the killed one are counted.
+    wait_until(lambda: 2 in nodes[0].incarnations_of("b"), "the next run connects", 30)
     wait_until_connected(nodes)
     assert nodes[0].incarnations_of("b")[-1] == 2
     assert nodes[0].incarnations_of("b") == sorted(nodes[0].incarnations_of("b"))

@@ -458,7 +458,7 @@ def test_consume_starts_where_it_is_told(client: GrpcClient, topic: str) -> None
 def test_a_delayed_message_comes_later_and_a_wrong_delay_is_refused_and_counted(
     client: GrpcClient, api: Api, topic: str
 ) -> None:
-    client.publish(topic, b"later", partition=0, delay=protocol.Duration(nanos=300_000_000))
+    client.publish(topic, b"later", partition=0, delay=protocol.Duration(seconds=2))
     client.publish(topic, b"now", partition=0)
     stream = client.consume(topic, partitions=[0])
     assert [each.value for each in stream.messages(2)] == [b"now", b"later"]
