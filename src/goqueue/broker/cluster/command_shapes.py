@@ -32,8 +32,13 @@ def record_count(command: Publish) -> int:
     return len(walk(command.batch)) if known is None else len(known)
 
 
-def only_target(targets: list[int] | None) -> int | None:
-    """The one partition that all records are for, if there is one."""
-    if not targets or targets[0] < 0 or targets.count(targets[0]) != len(targets):
+def only_target(targets: list[int] | None, partitions: int) -> int | None:
+    """The one partition that all records are for, whatever their keys are, if there is one.
+
+    The topic may not have it.
+    """
+    if not targets:
+        return 0 if partitions == 1 else None
+    if targets[0] < 0 or targets.count(targets[0]) != len(targets):
         return None
     return targets[0]

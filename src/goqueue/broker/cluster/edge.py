@@ -318,7 +318,7 @@ class ClusterEdge:
         if topic is None:
             here(request, command, now)
             return
-        only = 0 if topic.partitions == 1 else only_target(command.targets)
+        only = only_target(command.targets, topic.partitions)
         if only is not None and self.routes.partition(LogId(command.topic, only)) is not None:
             self._publish_whole(request, command, only, now, here)
             return
