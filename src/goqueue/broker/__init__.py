@@ -82,6 +82,9 @@ directory serves one node at a time: the shell holds a lock on it.
 
 from goqueue.broker.audit import AUDIT_LOG, AUDIT_SETTINGS, AuditConfig
 from goqueue.broker.cluster import ClusterConfig, ClusterMember, QuorumMetadata
+from goqueue.broker.cluster.broker_state import BROKER_STATE_LOG, StoredBrokerState
+from goqueue.broker.cluster.cluster_config import METADATA_SETTINGS
+from goqueue.broker.conversion import ConvertedLog, ConvertedNode
 from goqueue.broker.groups.leases import fill
 from goqueue.broker.journal import JournalLimits
 from goqueue.broker.node import Node
@@ -94,12 +97,16 @@ from goqueue.broker.turns import TURN_UNITS, TurnBudget
 __all__ = [
     "AUDIT_LOG",
     "AUDIT_SETTINGS",
+    "BROKER_STATE_LOG",
     "GROUPS_LOG",
+    "METADATA_SETTINGS",
     "TOPICS_LOG",
     "TURN_UNITS",
     "AuditConfig",
     "ClusterConfig",
     "ClusterMember",
+    "ConvertedLog",
+    "ConvertedNode",
     "HostedLog",
     "JournalLimits",
     "Node",
@@ -107,6 +114,7 @@ __all__ = [
     "Opened",
     "QuorumMetadata",
     "StorageHealth",
+    "StoredBrokerState",
     "TurnBudget",
     "fill",
 ]

@@ -29,6 +29,7 @@ from goqueue.broker.components import (
     dispatch_table,
     errand_table,
 )
+from goqueue.broker.conversion import Conversion
 from goqueue.broker.coordinator.coordinators import Coordinators
 from goqueue.broker.coordinator.member_handlers import MemberParts, limit_to_members
 from goqueue.broker.coordinator.remote_copies import CopyServer
@@ -97,12 +98,7 @@ from goqueue.model import (
     Woke,
     is_internal,
 )
-from goqueue.model.requests import (
-    CheckHealth,
-    DeleteTopic,
-    DescribeNode,
-    Reply,
-)
+from goqueue.model.requests import CheckHealth, DeleteTopic, DescribeNode, Reply
 from goqueue.schedules import Zones
 from goqueue.security import ApiKeys, SecurityRegistry
 from goqueue.tracing import TraceEntry, Tracer
@@ -150,7 +146,6 @@ class Node:
             upkeep_idle_ns=upkeep_idle_ns,
         )
         self._components = Components(state, settings)
-        # This node as a member of a cluster.
         self.cluster = None if cluster is None else ClusterMember(state, cluster)
         self._request_metrics = RequestMetrics(state)
         ends = PublicationEnds(state, self._components, self._request_metrics)
@@ -370,6 +365,11 @@ class Node:
     def keys(self) -> ApiKeys:
         """The keys that the node accepts: asked by the shell, changed by commands only."""
         return self._state.security.keys
+
+    @property
+    def conversion(self) -> Conversion:
+        """What the node keeps alone, for the first node of a cluster."""
+        return Conversion(self._state, self._components.journaled_state)
 
     @property
     def security(self) -> SecurityRegistry:

@@ -1,4 +1,6 @@
-"""`goqueue cluster`: the nodes of a cluster, its controller, its health."""
+"""`goqueue cluster`: the nodes of a cluster, its controller, its health, its data directories."""
+
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +17,12 @@ from goqueue.cli.options import (
 from goqueue.cli.output import Reply, console, draw, printable, show, shown_time, table
 from goqueue.client.cluster import ClusterHealth, ClusterState
 
+if TYPE_CHECKING:
+    from goqueue.runtime import ConvertedDirectory
+
 __all__ = ["cluster", "draw_health", "draw_info", "draw_nodes"]
+
+_NODES_MAX = 64
 
 
 def draw_info(found: ClusterState) -> None:
@@ -157,6 +164,50 @@ def elect_command(
         )
     )
     show(elected, output, lambda leader: print(printable(f"{leader} leads {partition}")))
+
+
+def _read_names(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> tuple[str, ...]:
+    return tuple(read_name(context, parameter, each) or "" for each in given)
+
+
+def _draw_converted(done: "ConvertedDirectory") -> None:
+    if done.topics or done.groups:
+        print(f"converted {done.topics} topics and {done.groups} groups")
+    else:
+        print("the conversion is complete")
+    print(printable(f"cluster {done.cluster_id}; the old journals are in {done.unclaimed}"))
+
+
+@cluster.command("convert", short_help="Make a single node the first node of a cluster.")
+@click.argument("node", metavar="NODE", callback=read_name)
+@click.argument("others", metavar="OTHER...", nargs=-1, required=True, callback=_read_names)
+@click.option(
+    "--data-dir",
+    required=True,
+    metavar="DIR",
+    help="Data directory of the single node, which is stopped.",
+)
+@force_option
+@output_option
+def convert_command(
+    node: str, others: tuple[str, ...], data_dir: str, output: Output, *, is_forced: bool
+) -> None:
+    """Make the data directory of a single node that of NODE, the first node of a new cluster.
+
+    The topics with all messages, groups, transactions, schedules, keys, ACLs and tenants are the
+    cluster's then. The nodes named as OTHER keep copies of all topics as soon as they join, with
+    empty directories; of more than two, two for each partition. What cannot be taken over is named,
+    and nothing is changed. A run that was cut short continues when the command is given again.
+    """
+    if len({node, *others}) != 1 + len(others) or len(others) >= _NODES_MAX:
+        raise click.UsageError(f"name each node once, and at most {_NODES_MAX} of them")
+    question = f"Make {data_dir!a} the data directory of {node!a} in a new cluster, for good?"
+    confirm(question, is_forced=is_forced)
+    from goqueue.cli.cluster_directory import convert
+
+    show(convert(data_dir, node, others), output, _draw_converted)
 
 
 async def _forget(session: Session, node: str) -> Reply[None]:

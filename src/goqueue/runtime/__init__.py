@@ -6,13 +6,15 @@ and syncs on its own thread. None of them decides anything about messages.
 
 from goqueue.runtime.allocator import keep_freed_memory
 from goqueue.runtime.clock import read_clock
+from goqueue.runtime.conversion import ConvertedDirectory, NotConvertible, convert_directory
 from goqueue.runtime.data_directory import DataDirectory, DataDirectoryUnusable
 from goqueue.runtime.disk import Disk, reserve_for
 from goqueue.runtime.event_log import EventLog, ProcessLog, start_logging
 from goqueue.runtime.exporters.exporter import ExporterUnusable
-from goqueue.runtime.first_key import FirstKey, NodeHalted, create_first_key
+from goqueue.runtime.first_key import FirstKey, create_first_key
 from goqueue.runtime.listeners import configured_gateways
 from goqueue.runtime.local_log import LocalLog
+from goqueue.runtime.offline_node import NodeHalted
 from goqueue.runtime.os_files import OsFile, OsFileSystem
 from goqueue.runtime.pump import Pump
 from goqueue.runtime.root_key import RootKeyUnusable, forbid_memory_dumps, read_root_key
@@ -21,6 +23,7 @@ from goqueue.runtime.time_zones import SystemZones
 from goqueue.runtime.tls import TlsUnusable
 
 __all__ = [
+    "ConvertedDirectory",
     "DataDirectory",
     "DataDirectoryUnusable",
     "Disk",
@@ -30,6 +33,7 @@ __all__ = [
     "LocalLog",
     "NobodyAdministers",
     "NodeHalted",
+    "NotConvertible",
     "OsFile",
     "OsFileSystem",
     "ProcessLog",
@@ -39,6 +43,7 @@ __all__ = [
     "SystemZones",
     "TlsUnusable",
     "configured_gateways",
+    "convert_directory",
     "create_first_key",
     "forbid_memory_dumps",
     "keep_freed_memory",

@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 
 from goqueue.runtime.os_files import OsFileSystem
-from goqueue.storage import atomic_write
+from goqueue.storage import StagedLogs, atomic_write
 
 __all__ = ["DataDirectory", "DataDirectoryUnusable"]
 
@@ -30,7 +30,8 @@ class DataDirectoryUnusable(Exception):
 class DataDirectory:
     """Created if absent, and locked until closed or until the process ends."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, may_be_converted: bool = False) -> None:
+        """`may_be_converted`: the caller carries out a conversion that was cut short."""
         self._root = root
         try:
             _make_durably(root)
@@ -49,6 +50,12 @@ class DataDirectory:
         except BaseException:
             os.close(self._directory)
             raise
+        if not may_be_converted and StagedLogs(OsFileSystem(root)).is_pending:
+            self.close()
+            raise DataDirectoryUnusable(
+                f"{root} is being converted into the data directory of a cluster, and that was cut "
+                "short: run `goqueue cluster convert` again"
+            )
 
     @property
     def root(self) -> str:

@@ -35,6 +35,7 @@ from goqueue.storage.layout import (
 )
 from goqueue.storage.log_directories import Moved
 from goqueue.storage.log_opener import Opened
+from goqueue.storage.offline_log import OfflineLog
 from goqueue.storage.recovery import Cut, RecoveryReport
 from goqueue.storage.recovery_point import read_point
 from goqueue.storage.segment import (
@@ -46,6 +47,7 @@ from goqueue.storage.segment import (
     SegmentFile,
     chunks,
 )
+from goqueue.storage.staged_logs import StagedLogs
 from goqueue.storage.storage import Storage
 
 __all__ = [
@@ -71,12 +73,14 @@ __all__ = [
     "FileSystem",
     "Moved",
     "NameKind",
+    "OfflineLog",
     "Opened",
     "RebuildNeeded",
     "RecordSearch",
     "RecoveryReport",
     "ScanNeeded",
     "SegmentFile",
+    "StagedLogs",
     "Storage",
     "atomic_write",
     "chunks",

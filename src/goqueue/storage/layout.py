@@ -3,8 +3,8 @@
 `logs/{topic}/{partition}/{base offset, 20 digits}.log`, with `.index` and `.timeindex` beside it,
 and `.holes` if some of its records are damaged. Beside `logs`: `snapshots/{name}.json`, `trash` for
 deleted logs whose files are not removed yet, `unclaimed/{number}/{topic}` for logs that no topic
-claims, `journal-reserve`, which only occupies space, and `backups` and `restoring`, which belong to
-`goqueue.storage.backups`.
+claims, `journal-reserve`, which only occupies space, `replacement` while journals are replaced
+(`staged_logs`), and `backups` and `restoring`, which belong to `goqueue.storage.backups`.
 """
 
 import enum
@@ -21,6 +21,8 @@ __all__ = [
     "EPOCHS_FILE",
     "LOGS",
     "POINT_FILE",
+    "REPLACEMENT",
+    "REPLACEMENT_FILE",
     "RESERVE_FILE",
     "RESTORING",
     "SNAPSHOTS",
@@ -46,6 +48,8 @@ TRASH = "trash"
 UNCLAIMED = "unclaimed"
 POINT_FILE = "recovery-point"
 RESERVE_FILE = "journal-reserve"
+REPLACEMENT = "replacement"
+REPLACEMENT_FILE = "journals.json"
 EPOCHS_FILE = "epochs.json"
 CLEANED_FILE = "cleaned-upto"
 

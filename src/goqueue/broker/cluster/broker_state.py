@@ -36,9 +36,15 @@ from goqueue.model import (
     Refused,
     Slice,
 )
-from goqueue.records import build, decode, walk
+from goqueue.records import Buffer, build, decode, walk
 
-__all__ = ["BROKER_STATE_LOG", "BrokerState", "BrokerStateJournal"]
+__all__ = [
+    "BROKER_STATE_LOG",
+    "BrokerState",
+    "BrokerStateJournal",
+    "StoredBrokerState",
+    "state_messages",
+]
 
 BROKER_STATE_LOG = LogId("__broker_state", 0)
 _READ_BYTES = 256 * 1024
@@ -79,13 +85,49 @@ def _ends_message(key: bytes, ends: Mapping[PartitionId, Offset]) -> Message:
     return Message(key=key, value=msgspec.json.encode(entries))
 
 
+def state_messages(state: BrokerState, ends: Mapping[PartitionId, Offset]) -> list[Message]:
+    """The records of a log that begins with this state and these ends."""
+    return [_ends_message(_ALL_ENDS, ends), Message(value=msgspec.json.encode(state))]
+
+
+class StoredBrokerState:
+    """What the records of the log say, as far as they were read."""
+
+    def __init__(self) -> None:
+        self.state = BrokerState()
+        self.ends: dict[PartitionId, Offset] = {}
+
+    def read(self, data: Buffer) -> Offset | None:
+        """Take in stored records, in order; the offset behind the last one."""
+        following: Offset | None = None
+        for position in walk(data).positions:
+            record = decode(data, position)
+            value = record.value or b""
+            if not record.key:
+                self.state = _decoder.decode(value)
+            else:
+                self._read_ends(record.key, value)
+            following = Offset(record.offset + 1)
+        return following
+
+    def _read_ends(self, key: bytes, value: bytes) -> None:
+        if key == _ALL_ENDS:
+            self.ends.clear()
+        for topic, partition, end in _ends_decoder.decode(value):
+            where = PartitionId(topic, partition)
+            self.ends[where] = Offset(end)
+            if not end:
+                del self.ends[where]
+
+
 class BrokerStateJournal:
     """The log of this broker's own state."""
 
     def __init__(self, outbox: Outbox, state: LogState) -> None:
         self._outbox = outbox
         self._log = Log(BROKER_STATE_LOG, JOURNAL_SETTINGS, state)
-        self._state = BrokerState()
+        self._stored = StoredBrokerState()
+        self._state = self._stored.state
         self._serial = 0
         # The states on their way: their numbers, by the offset behind them.
         self._pending: dict[Offset, int] = {}
@@ -93,7 +135,7 @@ class BrokerStateJournal:
         # A statement is on its way: where it begins, and where it ends.
         self._drop: tuple[Offset, Offset] | None = None
         # The ends of logs, durable or not, by topic number and partition.
-        self.ends: dict[PartitionId, Offset] = {}
+        self.ends = self._stored.ends
         # Ends to write, and whether all must be stated, because a record was lost.
         self._noted: dict[PartitionId, Offset] = {}
         self._must_state = False
@@ -115,24 +157,9 @@ class BrokerStateJournal:
 
     def replay(self, purpose: ClusterFetch, data: memoryview) -> Offset:
         """Learn stored states; the offset at which the next read begins."""
-        following = purpose.upto
-        for position in walk(data).positions:
-            record = decode(data, position)
-            if not record.key:
-                self._state = _decoder.decode(record.value or b"")
-            else:
-                self._replay_ends(record.key, record.value or b"")
-            following = Offset(record.offset + 1)
-        return following
-
-    def _replay_ends(self, key: bytes, value: bytes) -> None:
-        if key == _ALL_ENDS:
-            self.ends.clear()
-        for topic, partition, end in _ends_decoder.decode(value):
-            where = PartitionId(topic, partition)
-            self.ends[where] = Offset(end)
-            if not end:
-                del self.ends[where]
+        following = self._stored.read(data)
+        self._state, self.ends = self._stored.state, self._stored.ends
+        return purpose.upto if following is None else following
 
     # Writing
 

@@ -2,8 +2,9 @@
 
 import msgspec
 
-from goqueue.cluster import BrokerAddresses, ElectionTimes, LivenessTimes, Voter
-from goqueue.model import MILLISECOND, LogId, LogSettings
+from goqueue.cluster import BrokerAddresses, ElectionTimes, LivenessTimes, TopicStated, Voter
+from goqueue.model import MILLISECOND, LogId, LogSettings, Timestamp
+from goqueue.model.requests import TopicConfig
 from goqueue.records import murmur3
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "METADATA_SETTINGS",
     "ClusterConfig",
     "JitterSource",
+    "coordinator_topic",
 ]
 
 METADATA_LOG = LogId("__metadata", 0)
@@ -24,6 +26,18 @@ METADATA_SETTINGS = LogSettings(
     batches_in_flight_max=1 << 30,
     may_use_reserve=True,
 )
+
+
+def coordinator_topic(number: int, copies: int, created_at: Timestamp) -> TopicStated:
+    """The topic of the log of the coordinator, which is kept for good."""
+    name = COORDINATOR_LOG.topic
+    config = TopicConfig(
+        replication_factor=copies,
+        min_insync_replicas=min(2, copies),
+        retention_hours=-1,
+        dead_letter_topic=name,
+    )
+    return TopicStated(name=name, number=number, partitions=1, config=config, created_at=created_at)
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):

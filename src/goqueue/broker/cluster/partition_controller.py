@@ -24,7 +24,7 @@ from typing import assert_never
 
 import msgspec
 
-from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
+from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG, coordinator_topic
 from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.cluster.unsure_elections import UnsureElections
 from goqueue.broker.state import NodeState
@@ -316,16 +316,8 @@ class PartitionController:
         if len(live) < copies:
             return []
         self._wants_coordinator = False
-        config = TopicConfig(
-            replication_factor=copies,
-            min_insync_replicas=min(2, copies),
-            retention_hours=-1,
-            dead_letter_topic=name,
-        )
         number = image.table.next_topic
-        stated = TopicStated(
-            name=name, number=number, partitions=1, config=config, created_at=now.wall
-        )
+        stated = coordinator_topic(number, copies, now.wall)
         racks = {broker: self._rack(broker) for broker in sorted(live)}
         placed = assign_replicas(number, 1, copies, racks)
         return [stated, PartitionsAssigned(topic=number, partitions=placed)]

@@ -37,6 +37,7 @@ from goqueue.broker.turns import Errand, take_all
 from goqueue.delivery import LeaseHandles
 from goqueue.log import Log, LogState
 from goqueue.model import Halt, Load, LogId, NodeRecovered, Now, Offset, Open, Report, Sweep
+from goqueue.security import DEFAULT_TENANT
 
 __all__ = [
     "GROUPS_LOG",
@@ -51,6 +52,10 @@ GROUPS_LOG = LogId("__groups", 0)
 CLUSTER_LOGS = ("__broker_state", "__metadata")
 _REPLAY_BYTES = 256 * 1024
 _POSITIONS_PER_TURN = 2_000
+_WAYS_IN = (
+    "To make it the first node of a new cluster, run goqueue cluster convert. To bring it into a "
+    "cluster that exists, start this node alone, copy its topics, and join with an empty directory"
+)
 _TOPIC_CHANGES = msgspec.json.Decoder(list[TopicChange])
 
 
@@ -189,20 +194,20 @@ class NodeStart:
 
     def _open_in_cluster(self, names: list[str]) -> None:
         """A member of a cluster learns its topics, and with them its logs, from the image."""
-        if names:
-            reason = (
-                f"the data directory holds topics of a single node ({names[0]} and "
-                f"{len(names) - 1} others): a cluster of this version does not take them over"
-            )
-            self._state.outbox.append(Halt(reason=reason))
-            return
         security = self._state.security
-        if len(security.keys) or security.acls.ids or len(list(security.tenants)) > 1:
-            reason = (
-                "the data directory holds keys, ACLs or tenants of a single node: a cluster of "
-                "this version does not take them over; create them anew with the root key"
-            )
-            self._state.outbox.append(Halt(reason=reason))
+        kept = {
+            "topics": names,
+            "groups": [group.name for group in self._state.groups],
+            "schedules": [schedule.spec.name for schedule in self._state.schedules],
+            "schemas": self._state.schemas.subjects,
+            "keys": [str(key.id) for key in security.keys],
+            "ACLs": security.acls.ids,
+            "tenants": [each.id for each in security.tenants if each.id != DEFAULT_TENANT],
+        }
+        found = [f"{len(each)} {what} (such as {each[0]})" for what, each in kept.items() if each]
+        if found:
+            reason = f"the data directory is that of a single node: it holds {', '.join(found)}. "
+            self._state.outbox.append(Halt(reason=reason + _WAYS_IN, is_misconfigured=True))
             return
         self._missing[AUDIT_LOG] = None
         self._state.outbox.append(Open(log=AUDIT_LOG, settings=self._state.audit.settings))
