@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import goqueue
@@ -90,15 +91,15 @@ def test_all_that_a_single_node_has_is_in_the_cluster(
     asyncio.run(check(cluster["node-2"].url, prepared))
 
 
+def has_copies(url: str) -> bool:
+    found = HTTP.get(url, timeout=5).json()["partitions"]
+    return all(len(each["isr"]) == 3 for each in found)
+
+
 def wait_for_copies(cluster: ClusterProcesses) -> None:
     for topic in ("orders", "bills", "__consumer_offsets"):
         url = f"{cluster['node-2'].url}/topics/{topic}/partitions"
-        wait_until(
-            lambda url=url: all(
-                len(each["isr"]) == 3 for each in HTTP.get(url, timeout=5).json()["partitions"]
-            ),
-            f"that all copies of {topic} are in sync",
-        )
+        wait_until(partial(has_copies, url), f"that all copies of {topic} are in sync")
 
 
 def test_a_node_with_data_of_its_own_does_not_join_a_cluster(
