@@ -180,10 +180,12 @@ test: setup-spark .venv/.lint ## run everything CI runs: lint and all tests, com
 	@$(MAKE) --silent --jobs=2 linters interpreted
 	@$(pytest) tests
 
+# Collecting compiles all tests, once and beside the slowest linter: else each worker would do so.
 interpreted:
 	@if ls $(records)/*.so >/dev/null 2>&1; then \
 		echo "test: interpreted"; GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(with_twins:%=tests/unit/%) && \
 		echo "test: compiled"; else echo "test: interpreted (there are no extensions)"; fi
+	@$(call quietly,collect,$(venv) -m pytest -qq --collect-only tests)
 
 check: setup lint ## run before a push: lint, tidy, unit tests, ten simulator seeds
 	@$(pytest) tests/test_tidy.py tests/test_layers.py tests/unit
