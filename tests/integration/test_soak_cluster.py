@@ -15,7 +15,7 @@ from tests.integration.frail_node import FrailDisk, program_on
 from tests.integration.server_process import ServerProcess
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS, FAULT_EVERY = (60, 3) if IS_EXHAUSTIVE else (15, 1.5)
+SECONDS, FAULT_EVERY = (60, 3) if IS_EXHAUSTIVE else (9, 1.2)
 PROCESSES = ("kill", "stop", "freeze", "cut", "drop", "kill all")
 DISKS = ("power", "power of all", "fill", "fail")
 
