@@ -83,12 +83,14 @@ directory serves one node at a time: the shell holds a lock on it.
 from goqueue.broker.audit import AUDIT_LOG, AUDIT_SETTINGS, AuditConfig
 from goqueue.broker.cluster import ClusterConfig, ClusterMember, QuorumMetadata
 from goqueue.broker.cluster.broker_state import BROKER_STATE_LOG, StoredBrokerState
-from goqueue.broker.cluster.cluster_config import METADATA_SETTINGS
+from goqueue.broker.cluster.cluster_config import METADATA_LOG, METADATA_SETTINGS
+from goqueue.broker.cluster.metadata_records import decode_records
 from goqueue.broker.conversion import ConvertedLog, ConvertedNode
 from goqueue.broker.groups.leases import fill
 from goqueue.broker.journal import JournalLimits
 from goqueue.broker.node import Node
 from goqueue.broker.node_events import NodeEvent
+from goqueue.broker.quorum_recovery import RecoveryPlan, Survivor
 from goqueue.broker.recovery.start import GROUPS_LOG, TOPICS_LOG, Opened
 from goqueue.broker.replication.hosted_logs import HostedLog
 from goqueue.broker.storage_health import StorageHealth
@@ -99,6 +101,7 @@ __all__ = [
     "AUDIT_SETTINGS",
     "BROKER_STATE_LOG",
     "GROUPS_LOG",
+    "METADATA_LOG",
     "METADATA_SETTINGS",
     "TOPICS_LOG",
     "TURN_UNITS",
@@ -113,8 +116,11 @@ __all__ = [
     "NodeEvent",
     "Opened",
     "QuorumMetadata",
+    "RecoveryPlan",
     "StorageHealth",
     "StoredBrokerState",
+    "Survivor",
     "TurnBudget",
+    "decode_records",
     "fill",
 ]

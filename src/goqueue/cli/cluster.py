@@ -210,6 +210,46 @@ def convert_command(
     show(convert(data_dir, node, others), output, _draw_converted)
 
 
+@cluster.command("recover", short_help="Continue a cluster whose voters are lost for good.")
+@click.option("--data-dir", required=True, metavar="DIR", help="Data directory of a stopped node.")
+@click.option(
+    "--follow",
+    "cluster_id",
+    metavar="CLUSTER",
+    help="Follow the cluster of this id, which was recovered on another node.",
+)
+@force_option
+@output_option
+def recover_command(
+    data_dir: str, cluster_id: str | None, output: Output, *, is_forced: bool
+) -> None:
+    """Continue a cluster on a node that is left, when a majority of its voters is lost for good.
+
+    Says what may be lost first. The node becomes the only voter of a cluster with another id;
+    the lost voters are refused if they come back. Every other node that is left follows with
+    --follow and the id that is printed, and keeps its copies. While a majority of the voters
+    could still come back, wait for it instead.
+    """
+    from goqueue.cli.cluster_directory import follow, losses, recover
+
+    if cluster_id is not None:
+        confirm(f"Let the node of {data_dir!a} follow {cluster_id!a}?", is_forced=is_forced)
+        show(
+            follow(data_dir, cluster_id),
+            output,
+            lambda done: print(printable(f"follows the cluster {done.cluster_id}")),
+        )
+        return
+    for sentence in losses(data_dir):
+        click.echo(printable(sentence), err=True)
+    confirm("Continue the cluster on this node alone, for good?", is_forced=is_forced)
+    show(
+        recover(data_dir),
+        output,
+        lambda done: print(printable(f"recovered as the cluster {done.cluster_id}")),
+    )
+
+
 async def _forget(session: Session, node: str) -> Reply[None]:
     """The controller does it; any node passes it on."""
     return await session.ask(lambda q: q.cluster.forget(node))

@@ -46,6 +46,7 @@ __all__ = [
     "BrokerResigned",
     "BrokerState",
     "ClusterCreated",
+    "ClusterRecovered",
     "FeatureLevelRaised",
     "ImageStated",
     "MetadataChange",
@@ -141,6 +142,20 @@ class VotersChanged(msgspec.Struct, frozen=True, kw_only=True, tag="voters_chang
     old: tuple[Voter, ...] = ()
 
 
+class ClusterRecovered(msgspec.Struct, frozen=True, kw_only=True, tag="cluster_recovered"):
+    """An operator recovered the cluster without its voters: for people, since the statement before
+    this record says what follows from it.
+
+    The statement has a version far above the last one that is known, so nothing that the lost
+    voters may have committed shares a version with what is committed from now on.
+    """
+
+    previous: str
+    by: str
+    lost: tuple[Voter, ...]
+    at: int
+
+
 class RegisteredBroker(msgspec.Struct, frozen=True, kw_only=True):
     """A registered broker: its registration, and what was decided since."""
 
@@ -173,6 +188,7 @@ class ImageStated(msgspec.Struct, frozen=True, kw_only=True, tag="image_stated")
 
 MetadataChange = (
     ClusterCreated
+    | ClusterRecovered
     | FeatureLevelRaised
     | BrokerRegistered
     | BrokerFenced
@@ -302,13 +318,13 @@ class MetadataImage:
                 self._apply_to_tables(change, version)
 
     def _apply_to_tables(
-        self, change: PartitionChange | AccessStated | AccessChange, version: int
+        self, change: PartitionChange | AccessStated | AccessChange | ClusterRecovered, version: int
     ) -> None:
         if isinstance(change, AccessStated):
             self._access.take_piece(change)
         elif isinstance(change, AccessChange):
             self._access.apply(change)
-        else:
+        elif not isinstance(change, ClusterRecovered):
             self._table.apply(change, version)
 
     def _register(self, change: BrokerRegistered, version: int) -> None:

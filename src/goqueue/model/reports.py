@@ -29,6 +29,7 @@ __all__ = [
     "NodeRecovered",
     "NodeRegistered",
     "NodeReport",
+    "QuorumRecovered",
     "ReplicaLost",
     "RestoreBegan",
     "RestoreCompleted",
@@ -221,6 +222,14 @@ class NodeFenced(msgspec.Struct, frozen=True, kw_only=True, tag="node_fenced"):
     node: str
 
 
+class QuorumRecovered(msgspec.Struct, frozen=True, kw_only=True, tag="quorum_recovered"):
+    """An operator recovered the cluster on a node although its voters are lost."""
+
+    node: str
+    previous: str
+    lost: str
+
+
 class FeaturesEnabled(msgspec.Struct, frozen=True, kw_only=True, tag="features_enabled"):
     """All nodes of the cluster understand a higher feature level, which is in force from now on."""
 
@@ -281,6 +290,7 @@ NodeReport = (
     | NodeFenced
     | NodeForgotten
     | FeaturesEnabled
+    | QuorumRecovered
     | UncleanElection
     | ClusterDisturbed
     | ReplicaLost

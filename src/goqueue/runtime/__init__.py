@@ -17,6 +17,12 @@ from goqueue.runtime.local_log import LocalLog
 from goqueue.runtime.offline_node import NodeHalted
 from goqueue.runtime.os_files import OsFile, OsFileSystem
 from goqueue.runtime.pump import Pump
+from goqueue.runtime.quorum_recovery import (
+    NotRecoverable,
+    follow_cluster,
+    plan_recovery,
+    recover_cluster,
+)
 from goqueue.runtime.root_key import RootKeyUnusable, forbid_memory_dumps, read_root_key
 from goqueue.runtime.server import NobodyAdministers, Server
 from goqueue.runtime.time_zones import SystemZones
@@ -34,6 +40,7 @@ __all__ = [
     "NobodyAdministers",
     "NodeHalted",
     "NotConvertible",
+    "NotRecoverable",
     "OsFile",
     "OsFileSystem",
     "ProcessLog",
@@ -45,10 +52,13 @@ __all__ = [
     "configured_gateways",
     "convert_directory",
     "create_first_key",
+    "follow_cluster",
     "forbid_memory_dumps",
     "keep_freed_memory",
+    "plan_recovery",
     "read_clock",
     "read_root_key",
+    "recover_cluster",
     "reserve_for",
     "start_logging",
 ]

@@ -41,6 +41,18 @@ CLUSTER_ROWS = (
         burst=0,
     ),
     LogEvent(
+        name="quorum_recovered",
+        level=Level.ERROR,
+        message="an operator recovered the cluster without the voters that were lost",
+        fields={
+            "node": "id of the node that is its first voter now",
+            "previous": "id of the cluster before",
+            "lost": "the voters that count no more",
+        },
+        advice="Nodes of the cluster before are refused: let them follow, or empty them.",
+        burst=0,
+    ),
+    LogEvent(
         name="features_enabled",
         level=Level.INFO,
         message="all nodes of the cluster understand a higher feature level, which is in force",

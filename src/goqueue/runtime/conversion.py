@@ -30,7 +30,7 @@ from goqueue.runtime.os_files import OsFileSystem
 from goqueue.runtime.pump import Pump
 from goqueue.storage import LOGS, OfflineLog, StagedLogs
 
-__all__ = ["ConvertedDirectory", "NotConvertible", "convert_directory"]
+__all__ = ["ConvertedDirectory", "NotConvertible", "cluster_of", "convert_directory"]
 
 # What is under way ends by itself, within milliseconds.
 _ATTEMPTS = 5
@@ -95,14 +95,14 @@ def _check_alone(files: OsFileSystem) -> None:
     """A directory of a member is not converted; one that never entered a cluster is none."""
     if files.kind(LOGS) is None:
         raise NotConvertible(["the directory holds no data of a single node"])
-    entered = _cluster_of(files)
+    entered = cluster_of(files)
     if entered:
         raise NotConvertible([f"the node belongs to the cluster {entered} already"])
     if files.kind(f"{LOGS}/{TOPICS_LOG.topic}") is None:
         raise NotConvertible(["the directory holds no data of a single node"])
 
 
-def _cluster_of(files: OsFileSystem) -> str:
+def cluster_of(files: OsFileSystem) -> str:
     """The cluster that the node of this directory has entered; empty if it has not."""
     if files.kind(f"{LOGS}/{BROKER_STATE_LOG.topic}") is None:
         return ""
@@ -135,4 +135,4 @@ async def _recover(directory: DataDirectory) -> Node:
 
 def _finish(files: OsFileSystem, staged: StagedLogs) -> ConvertedDirectory:
     unclaimed = staged.finish()
-    return ConvertedDirectory(cluster_id=_cluster_of(files), unclaimed=unclaimed)
+    return ConvertedDirectory(cluster_id=cluster_of(files), unclaimed=unclaimed)

@@ -31,7 +31,7 @@ class DataDirectory:
     """Created if absent, and locked until closed or until the process ends."""
 
     def __init__(self, root: str, *, may_be_converted: bool = False) -> None:
-        """`may_be_converted`: the caller carries out a conversion that was cut short."""
+        """`may_be_converted`: the caller completes a replacement of journals that was cut short."""
         self._root = root
         try:
             _make_durably(root)
@@ -53,8 +53,8 @@ class DataDirectory:
         if not may_be_converted and StagedLogs(OsFileSystem(root)).is_pending:
             self.close()
             raise DataDirectoryUnusable(
-                f"{root} is being converted into the data directory of a cluster, and that was cut "
-                "short: run `goqueue cluster convert` again"
+                f"journals of {root} are being replaced, and that was cut short: run the same "
+                "`goqueue cluster` command again"
             )
 
     @property

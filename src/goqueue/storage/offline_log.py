@@ -21,7 +21,10 @@ class OfflineLog:
 
     def __init__(self, files: FileSystem, log: LogId, settings: LogSettings) -> None:
         self._storage = Storage(files)
-        self._log = Log(log, settings, self._storage.open(log, settings).state)
+        state = self._storage.open(log, settings).state
+        # Up to where a replicated log knew that it is committed.
+        self.committed = state.committed
+        self._log = Log(log, settings, state)
 
     @property
     def log(self) -> Log:

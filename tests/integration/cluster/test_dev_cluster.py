@@ -83,6 +83,8 @@ def ask(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_ctrl_c_ends_every_node_and_the_command_succeeds(dev: DevCommand, tmp_path: Path) -> None:
     dev.wait_for("GoQueue runs a cluster of 3 nodes")
     assert set(nodes_of(tmp_path)) == {"node-1", "node-2", "node-3"}
+    settings = [each.read_text() for each in (tmp_path / "data").glob("node-*.toml")]
+    assert ["quorum = 3\n" in each for each in settings] == [True] * 3, "all of them form it"
 
     dev.process.send_signal(signal.SIGINT)
 

@@ -66,6 +66,10 @@ class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str = ""
     # Whether a run ended without a clean stop, and no registration has said so yet.
     is_unclean: bool = False
+    # An operator let this broker begin anew with the metadata log of a cluster that was recovered.
+    awaits_metadata: bool = False
+    # The cluster that an operator ended by recovering it as `cluster_id`, until that is audited.
+    recovered_from: str = ""
 
     def begin_run(self, *, is_unclean: bool) -> "BrokerState":
         """The state of the next run; `is_unclean`: the last one did not stop cleanly."""
@@ -73,6 +77,32 @@ class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
             self,
             incarnation=self.incarnation + 1,
             is_unclean=self.is_unclean or is_unclean,
+        )
+
+    def followed(self, cluster_id: str, *, is_registered: bool) -> "BrokerState":
+        """The state once the committed image names this cluster, and perhaps this run."""
+        if not cluster_id:
+            return self
+        return msgspec.structs.replace(
+            self,
+            cluster_id=self.cluster_id or cluster_id,
+            awaits_metadata=False,
+            # Once the image says it, it keeps it until this broker is in sync again.
+            is_unclean=self.is_unclean and not is_registered,
+        )
+
+    def lost_metadata(self, end: Offset) -> str | None:
+        """Why the metadata log, which ends here, cannot be that of this broker; None if it can.
+
+        Whoever entered a cluster holds its first record. Without it, a broker would vote as if it
+        had promised nothing.
+        """
+        if not self.cluster_id or end or self.awaits_metadata:
+            return None
+        return (
+            f"the log __metadata is gone, although this node belongs to the cluster "
+            f"{self.cluster_id}: put it back, or forget the node (goqueue cluster forget) and "
+            "start it with an empty data directory"
         )
 
 

@@ -14,8 +14,6 @@ Invariants
 Cost per turn without news of the cluster: a few comparisons.
 """
 
-import msgspec
-
 from goqueue.broker.cluster.broker_state import BROKER_STATE_LOG, BrokerStateJournal
 from goqueue.broker.cluster.cluster_config import METADATA_LOG, METADATA_SETTINGS, ClusterConfig
 from goqueue.broker.cluster.cluster_producers import ClusterProducers
@@ -120,7 +118,6 @@ class ClusterMember:
         self._leave_by = Instant(0)
         # The controller that was asked to let others lead what this broker leads.
         self._left_to: Voter | None = None
-        # Committed records that topics and logs do not show yet.
         self._to_follow: list[MetadataRecord] = []
         self._has_news = False
         self._problem: str | None = None
@@ -260,6 +257,9 @@ class ClusterMember:
             self._awaited = own.save(state.begin_run(is_unclean=was_cut_off), now)
 
     def _run(self, own: BrokerStateJournal, log: Log, now: Now) -> None:
+        if lost := own.state.lost_metadata(log.end):
+            self._state.outbox.append(Halt(reason=lost))
+            return
         self._metadata = QuorumMetadata(
             self._state, self._config, own, log=log, records=self._records, now=now
         )
@@ -573,15 +573,13 @@ class ClusterMember:
 
     def _follow_image(self, metadata: QuorumMetadata, own: BrokerStateJournal, now: Now) -> None:
         halt_if_too_old(self._state, metadata.image.feature_level)
-        cluster_id = metadata.image.cluster_id
-        if cluster_id and not own.state.cluster_id:
-            entered = msgspec.structs.replace(own.state, cluster_id=cluster_id)
-            self._awaited = own.save(entered, now)
-        if self.registered is not None:
-            self._problem = None
-            if own.state.is_unclean:
-                # The image says it now, and keeps it until this broker is in sync again.
-                own.save(msgspec.structs.replace(own.state, is_unclean=False), now)
+        is_entered, is_registered = bool(own.state.cluster_id), self.registered is not None
+        followed = own.state.followed(metadata.image.cluster_id, is_registered=is_registered)
+        if followed != own.state:
+            number = own.save(followed, now)
+            self._awaited = self._awaited if is_entered else number
+        self._reports.record_recovery(own, now)
+        self._problem = None if is_registered else self._problem
         for broker in metadata.image.brokers:
             self._liveness.expect(broker, now.instant, is_connected=broker in self._peers)
 

@@ -3,6 +3,9 @@
 Says each thing once, when it changes.
 """
 
+import msgspec
+
+from goqueue.broker.cluster.broker_state import BrokerStateJournal
 from goqueue.broker.cluster.quorum_metadata import MetadataRecord
 from goqueue.broker.state import NodeState
 from goqueue.cluster import (
@@ -10,12 +13,14 @@ from goqueue.cluster import (
     BrokerRegistered,
     BrokerRemoved,
     ClusterCreated,
+    ClusterRecovered,
     FeatureLevelRaised,
     MetadataImage,
     Quorum,
     UncleanLeaderElected,
 )
 from goqueue.model import (
+    LOCAL,
     ClusterDisturbed,
     ClusterFormed,
     ControllerElected,
@@ -23,9 +28,12 @@ from goqueue.model import (
     NodeFenced,
     NodeForgotten,
     NodeRegistered,
+    Now,
+    QuorumRecovered,
     Report,
     UncleanElection,
 )
+from goqueue.security import AuditSubject, FieldChange
 
 __all__ = ["MemberReports"]
 
@@ -54,11 +62,26 @@ class MemberReports:
                         report(Report(report=NodeFenced(node=change.broker)))
                     case BrokerRemoved():
                         report(Report(report=NodeForgotten(node=change.broker)))
+                    case ClusterRecovered():
+                        lost = ", ".join(each.broker for each in change.lost)
+                        recovered = QuorumRecovered(
+                            node=change.by, previous=change.previous, lost=lost
+                        )
+                        report(Report(report=recovered))
                     case FeatureLevelRaised():
                         raised = FeaturesEnabled(feature_level=change.level)
                         report(Report(report=raised))
                     case UncleanLeaderElected():
                         self._tell_unclean(change, image)
+
+    def record_recovery(self, own: BrokerStateJournal, now: Now) -> None:
+        """Record once in the audit log that an operator recovered the cluster."""
+        previous = own.state.recovered_from
+        if previous and self._state.has_served:
+            changes = (FieldChange("cluster_id", previous, own.state.cluster_id),)
+            subject = AuditSubject("cluster.recover", "cluster:*")
+            self._state.audit.observe(LOCAL, subject, changes, now)
+            own.save(msgspec.structs.replace(own.state, recovered_from=""), now)
 
     def _tell_unclean(self, change: UncleanLeaderElected, image: MetadataImage) -> None:
         topic = image.table.topics.get(change.topic)
