@@ -63,6 +63,13 @@ def test_a_leader_that_begins_anew_is_replaced_though_another_copy_was_lost_mean
     lived(1_797_200_004_108)
 
 
+def test_a_leader_whose_last_question_was_not_answered_does_not_say_that_a_sequence_has_a_gap() -> (
+    None
+):
+    """Whoever it had asked to let join its ISR had joined, and led on."""
+    FailoverRun(1_796_211_800_056, Trace()).live()
+
+
 @pytest.mark.parametrize("seed", [2, 4])
 def test_damage_on_one_disk_is_not_served_and_not_copied(seed: int) -> None:
     run = RotRun(seed, Trace())

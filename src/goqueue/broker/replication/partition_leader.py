@@ -399,10 +399,11 @@ class PartitionLeader(LogLeader):
     def is_confirmed(self, now: Instant) -> bool:
         """Whether no other broker can lead already: all others of the ISR followed a moment ago.
 
-        Any successor is one of them. If not they are asked, and the answer is known soon.
+        Any successor is one of them, or of those whose joining may be committed already. If not
+        they are asked, and the answer is known soon.
         """
         since = now - _CONFIRMED_NS
-        members = [each for each in self._image.isr if each != self._me]
+        members = [each for each in (*self._image.isr, *self._joining) if each != self._me]
         if all(self._progress[each].confirmed_at >= since for each in members):
             return True
         self.tell_all()

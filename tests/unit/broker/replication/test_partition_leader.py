@@ -131,6 +131,16 @@ def test_a_wish_by_which_somebody_joins_is_kept_when_the_minimum_is_raised(
     assert repeated.isr == (("a", 1), ("b", 2))
 
 
+def test_whoever_may_have_joined_may_lead_already(view: ClusterView) -> None:
+    """Its joining was asked for; whether it is committed, and who leads since, is not known here."""
+    leader = leader_of(view, "a")
+    subscribed(leader, "b", 2, 0)
+    assert leader.is_confirmed(Instant(5 * SECOND))
+
+    assert leader.wish(NOW.instant, SECOND) is not None
+    assert not leader.is_confirmed(Instant(5 * SECOND))
+
+
 def test_a_member_in_doubt_is_stated_anew_once_its_run_is_in_sync(view: ClusterView) -> None:
     leader = leader_of(view, "a", "b")
     doubted = msgspec.structs.replace(leader.image, unsure=(IsrMember("b", 2),), version=6)
