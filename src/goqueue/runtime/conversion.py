@@ -14,23 +14,22 @@ from collections.abc import Sequence
 import msgspec
 
 from goqueue.broker import (
-    BROKER_STATE_LOG,
     GROUPS_LOG,
     METADATA_SETTINGS,
     TOPICS_LOG,
     ConvertedNode,
     Node,
-    StoredBrokerState,
 )
 from goqueue.cluster import Voter
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.data_directory import DataDirectory
+from goqueue.runtime.membership import cluster_of
 from goqueue.runtime.offline_node import run_offline
 from goqueue.runtime.os_files import OsFileSystem
 from goqueue.runtime.pump import Pump
-from goqueue.storage import LOGS, OfflineLog, StagedLogs
+from goqueue.storage import LOGS, StagedLogs
 
-__all__ = ["ConvertedDirectory", "NotConvertible", "cluster_of", "convert_directory"]
+__all__ = ["ConvertedDirectory", "NotConvertible", "convert_directory"]
 
 # What is under way ends by itself, within milliseconds.
 _ATTEMPTS = 5
@@ -100,20 +99,6 @@ def _check_alone(files: OsFileSystem) -> None:
         raise NotConvertible([f"the node belongs to the cluster {entered} already"])
     if files.kind(f"{LOGS}/{TOPICS_LOG.topic}") is None:
         raise NotConvertible(["the directory holds no data of a single node"])
-
-
-def cluster_of(files: OsFileSystem) -> str:
-    """The cluster that the node of this directory has entered; empty if it has not."""
-    if files.kind(f"{LOGS}/{BROKER_STATE_LOG.topic}") is None:
-        return ""
-    journal = OfflineLog(files, BROKER_STATE_LOG, METADATA_SETTINGS)
-    stored = StoredBrokerState()
-    try:
-        for batch in journal.batches():
-            stored.read(batch)
-    finally:
-        journal.close()
-    return stored.state.cluster_id
 
 
 async def _recover(directory: DataDirectory) -> Node:

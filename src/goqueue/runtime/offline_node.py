@@ -12,6 +12,7 @@ from typing import TypeVar
 from goqueue.broker import Node
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk
+from goqueue.runtime.membership import require_alone
 from goqueue.runtime.os_files import OsFileSystem, raise_descriptor_limit
 from goqueue.runtime.pump import Pump
 from goqueue.runtime.time_zones import SystemZones
@@ -29,9 +30,11 @@ class NodeHalted(Exception):
 async def run_offline(directory: DataDirectory, work: Work[R]) -> tuple[Node, R]:
     """The node after its clean stop, and the outcome of the work that it served.
 
-    Raises NodeHalted, and what the work raises. The caller has and keeps the directory.
+    Raises NodeHalted, DataDirectoryUnusable for the directory of a member of a cluster, and what
+    the work raises. The caller has and keeps the directory.
     """
     raise_descriptor_limit()
+    require_alone(directory.root)
     node = Node(socket.gethostname(), directory.receipt_key(), zones=SystemZones())
     halted: asyncio.Queue[str] = asyncio.Queue()
     pump = Pump(node, halted.put_nowait)

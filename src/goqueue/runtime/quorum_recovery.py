@@ -18,8 +18,8 @@ from goqueue.broker import (
 )
 from goqueue.model import LogId, Offset
 from goqueue.runtime.clock import read_clock
-from goqueue.runtime.conversion import cluster_of
 from goqueue.runtime.data_directory import DataDirectory
+from goqueue.runtime.membership import cluster_of
 from goqueue.runtime.os_files import OsFileSystem
 from goqueue.storage import DamageFound, OfflineLog, StagedLogs, log_directory
 

@@ -38,6 +38,7 @@ from goqueue.runtime.disk import Disk, reserve_for
 from goqueue.runtime.event_log import EventLog, silent_log
 from goqueue.runtime.exporters.exporters import ExporterGroup
 from goqueue.runtime.listeners import Listeners
+from goqueue.runtime.membership import require_alone
 from goqueue.runtime.metrics import (
     LoopLag,
     MetricsCollector,
@@ -118,6 +119,8 @@ class Server:
         descriptors = raise_descriptor_limit()
         self._directory = DataDirectory(broker.data_dir)
         try:
+            if not self._settings.cluster.is_enabled:
+                require_alone(broker.data_dir)
             self._exporting = exporting = ExporterGroup(self._settings.tracing, broker.node_id)
             maker = KeyMaker(self._directory.node_secret())
             node = await self._create_node(self._directory.receipt_key(), maker)

@@ -15,10 +15,18 @@ from tests.integration.server_process import ServerProcess
 MESSAGES = 30
 
 
-def convert(directory: Path) -> subprocess.CompletedProcess[str]:
-    arguments = ["cluster", "convert", "node-1", "node-2", "node-3", "--data-dir", str(directory)]
-    command = [sys.executable, "-m", "goqueue.cli", *arguments, "--yes"]
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "goqueue.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def convert(directory: Path) -> subprocess.CompletedProcess[str]:
+    names = ("node-1", "node-2", "node-3")
+    return run("cluster", "convert", *names, "--data-dir", str(directory), "--yes")
+
+
+def bootstrap_key(directory: Path) -> subprocess.CompletedProcess[str]:
+    return run("key", "bootstrap", "--data-dir", str(directory))
 
 
 async def live_alone(url: str) -> str:
@@ -82,6 +90,10 @@ def test_all_that_a_single_node_has_is_in_the_cluster(
     again = convert(alone.directory)
     assert again.returncode == 1
     assert "the node belongs to the cluster" in again.stderr
+    alone.begin()
+    assert alone.wait() == 1
+    assert "start it with cluster.enabled" in alone.said_in_this_life
+    assert "start it with cluster.enabled" in bootstrap_key(alone.directory).stderr
     cluster = cluster_of(3)
     cluster.start_all()
     cluster.wait_until_whole()
