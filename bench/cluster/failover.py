@@ -44,7 +44,8 @@ State = tuple[str, int]
 class BenchCluster:
     """Three processes that come back as themselves."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: str = "") -> None:
+        """`settings` are further lines of each node's file."""
         folder.mkdir(parents=True)
         self._folder = folder
         ports = _free_ports(2 * len(NAMES))
@@ -61,7 +62,7 @@ class BenchCluster:
                 f'[listeners]\nhttp = "127.0.0.1:{self._http[name]}"\n'
                 f'internal = "127.0.0.1:{self._peers[name]}"\n'
                 f"[cluster]\nenabled = true\nquorum = 3\npeers = [{', '.join(others)}]\n"
-                f'secret_file = "{secret}"\n[log]\nlevel = "error"\n'
+                f'secret_file = "{secret}"\n[log]\nlevel = "error"\n{settings}'
             )
 
     def start(self, *names: str) -> None:

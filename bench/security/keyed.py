@@ -4,14 +4,16 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from bench.broker_process import BrokerProcess
+from bench.cluster.failover import NAMES, BenchCluster
 from bench.wire import Wire
 
-__all__ = ["KeyedNode", "keyed", "keyed_node"]
+__all__ = ["KeyedNode", "keyed", "keyed_cluster", "keyed_node"]
 
 _ROOT = "root-key-of-the-benchmark-" + "r" * 16
 
@@ -31,10 +33,17 @@ def keyed(method: str, target: str, key: str = _ROOT, body: object = None) -> by
 class KeyedNode(NamedTuple):
     """A node with authentication on."""
 
-    broker: BrokerProcess
+    port: int
+    # The process, where it is one of its own.
+    process: BrokerProcess | None = None
+
+    @property
+    def broker(self) -> BrokerProcess:
+        assert self.process is not None, "it is a node of a cluster"
+        return self.process
 
     async def open(self) -> Wire:
-        return await Wire.open(self.broker.port)
+        return await Wire.open(self.port)
 
     async def ask(self, method: str, target: str, body: object = None) -> Any:  # noqa: ANN401 - whatever the JSON says
         """One request of the root key."""
@@ -59,9 +68,26 @@ class KeyedNode(NamedTuple):
 
 @contextlib.contextmanager
 def keyed_node(folder: str) -> Iterator[KeyedNode]:
+    flags = ("--log-level", "warning", "--auth-enabled", "--api-root-key-file", _root_file(folder))
+    with BrokerProcess(folder, flags=flags) as broker:
+        yield KeyedNode(broker.port, broker)
+
+
+@contextlib.contextmanager
+def keyed_cluster(folder: str) -> Iterator[list[KeyedNode]]:
+    """Three nodes of a cluster, which have the same root key."""
+    root = _root_file(folder)
+    settings = f'[auth]\nenabled = true\n[api]\nroot_key_file = "{root}"\n'
+    cluster = BenchCluster(Path(folder) / "keyed", settings)
+    try:
+        cluster.start(*NAMES)
+        yield [KeyedNode(cluster.port(name)) for name in NAMES]
+    finally:
+        cluster.kill_all()
+
+
+def _root_file(folder: str) -> str:
     descriptor, path = tempfile.mkstemp(prefix="root-", dir=folder)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(_ROOT)
-    flags = ("--log-level", "warning", "--auth-enabled", "--api-root-key-file", path)
-    with BrokerProcess(folder, flags=flags) as broker:
-        yield KeyedNode(broker)
+    return path

@@ -5,7 +5,7 @@ the same for both, so the ratios compare where the figures do not.
 """
 
 from bench.runner import Suite
-from bench.security import access_check, auth_off, storms, tenants, throughput
+from bench.security import access_check, auth_off, revocation, storms, tenants, throughput
 
 __all__ = ["SUITE"]
 
@@ -25,7 +25,8 @@ SUITE = Suite(
         "neighbour": tenants.neighbour,
         "quota": tenants.quota,
         "usage": tenants.usage,
-        "revoke": tenants.revoke,
+        "revoke": revocation.revoke,
+        "revoke_on_three": revocation.revoke_on_three,
         "off": auth_off.off,
     },
     baseline="plain",

@@ -1,7 +1,6 @@
-"""What tenants notice of each other, of their quotas, and of a key that ends."""
+"""What tenants notice of each other and of their quotas."""
 
 import asyncio
-import contextlib
 import multiprocessing
 import signal
 import time
@@ -13,7 +12,7 @@ from bench.figure import Detail, Figure, Target
 from bench.security.keyed import KeyedNode, keyed, keyed_node
 from bench.wire import Wire
 
-__all__ = ["neighbour", "quota", "revoke", "usage"]
+__all__ = ["neighbour", "quota", "usage"]
 
 _RATE = 1000
 _BATCH = 100
@@ -203,42 +202,4 @@ def usage(folder: str, scale: float) -> Iterator[Figure]:
             "total": total,
             "ahead": max(0, total - len(answered)),
         },
-    )
-
-
-def revoke(folder: str, scale: float) -> Iterator[Figure]:
-    """How long a key is of use after its revocation was answered: to a waiting read, and a new."""
-    rounds = max(3, int(50 * scale))
-    with keyed_node(folder) as node:
-
-        async def run() -> tuple[list[float], int]:
-            await node.tenant("own")
-            late, accepted = [], 0
-            for _ in range(rounds):
-                key = await node.key("admin", "own")
-                waiting, other = await node.open(), await node.open()
-                path = "/topics/own.orders/partitions/0/messages?offset=1000000&wait=25s"
-                read = asyncio.ensure_future(waiting.send(keyed("GET", path, key["key"])))
-                await other.send(keyed("GET", "/whoami", key["key"]))
-                await node.ask("DELETE", f"/admin/keys/{key['id']}")
-                answered = time.perf_counter()
-                with contextlib.suppress(RuntimeError):
-                    await read
-                late.append(max(0.0, time.perf_counter() - answered) * 1000)
-                # A refusal comes late on purpose; what is accepted comes at once.
-                with contextlib.suppress(RuntimeError, ConnectionError, TimeoutError):
-                    async with asyncio.timeout(0.05):
-                        await other.send(keyed("GET", "/whoami", key["key"]))
-                        accepted += 1
-                waiting.close()
-                other.close()
-            return late, accepted
-
-        late, accepted = uvloop.run(run())
-    yield Figure(
-        figure="revoked_key_refused",
-        value=round(max(late), 2),
-        unit="ms",
-        target=Target(below=10),
-        details={"rounds": rounds, "accepted_afterwards": accepted},
     )

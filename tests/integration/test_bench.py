@@ -466,6 +466,9 @@ def test_the_bench_of_security_prints_its_figures(tmp_path: Path) -> None:
         pytest.param("quota", "quota_accuracy", marks=pytest.mark.long),
         ("usage", "usage_after_kill"),
         ("revoke", "revoked_key_refused"),
+        pytest.param(
+            "revoke_on_three", "revoked_key_refused_by_three_nodes", marks=pytest.mark.long
+        ),
     ],
 )
 def test_the_bench_of_keys_and_tenants_prints_its_figures(
@@ -473,7 +476,7 @@ def test_the_bench_of_keys_and_tenants_prints_its_figures(
 ) -> None:
     printed = run_bench(only, tmp_path, "security")
     assert printed[0].figure == expected
-    if only == "revoke":
+    if only.startswith("revoke"):
         assert printed[0].details["accepted_afterwards"] == 0
     if only == "usage":
         assert printed[0].details["ahead"] == 0

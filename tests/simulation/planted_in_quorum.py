@@ -25,6 +25,7 @@ _METADATA = "goqueue.broker.cluster.quorum_metadata.QuorumMetadata"
 _FOLLOWER = "goqueue.broker.cluster.log_follower.LogFollower"
 _LEADER = "goqueue.broker.cluster.log_leader.LogLeader"
 _CONTROLLER = "goqueue.broker.cluster.controller.Controller"
+_AUDIT = "goqueue.broker.audit.AuditTrail"
 
 
 def votes_before_the_ballot_is_synced(patch: pytest.MonkeyPatch) -> None:
@@ -247,6 +248,33 @@ def forms_a_cluster_of_whom_it_reached(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("goqueue.cluster.bootstrap.Bootstrap.decide", hasty)
 
 
+def writes_audit_records_again_after_a_start(patch: pytest.MonkeyPatch) -> None:
+    begin = attribute(f"{_AUDIT}.begin")
+
+    def forgetful(audit: Any, now: Any) -> None:
+        begin(audit, now)
+        audit._followed = type(audit._followed)(0, 0)
+
+    patch.setattr(f"{_AUDIT}.begin", forgetful)
+
+
+def takes_what_it_followed_for_what_its_audit_log_has(patch: pytest.MonkeyPatch) -> None:
+    """As if the journal noted at once how far it is, and not what was written."""
+    follow, begin = attribute(f"{_AUDIT}.follow"), attribute(f"{_AUDIT}.begin")
+    places: dict[str, Any] = {}
+
+    def hasty(audit: Any, *followed: Any) -> None:
+        follow(audit, *followed)
+        places[audit._node_id] = audit._followed
+
+    def begun(audit: Any, now: Any) -> None:
+        begin(audit, now)
+        audit._followed = max(places.get(audit._node_id, audit._followed), audit._followed)
+
+    patch.setattr(f"{_AUDIT}.follow", hasty)
+    patch.setattr(f"{_AUDIT}.begin", begun)
+
+
 PLANTED_IN_QUORUM: tuple[Plant, ...] = (
     votes_before_the_ballot_is_synced,
     tells_a_term_before_it_is_synced,
@@ -267,4 +295,6 @@ PLANTED_IN_QUORUM: tuple[Plant, ...] = (
     commits_by_the_new_voters_alone,
     answers_changes_before_they_are_committed,
     forms_a_cluster_of_whom_it_reached,
+    writes_audit_records_again_after_a_start,
+    takes_what_it_followed_for_what_its_audit_log_has,
 )

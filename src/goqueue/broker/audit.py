@@ -15,6 +15,12 @@ Invariants
 - A full disk delays answers. A disk that fails refuses them, and every later command that would be
   recorded, until a restart; nothing else waits for the audit log.
 
+In a cluster the audit record of a change of the metadata is part of its record in the metadata log,
+and every node appends it to its own audit log when it follows that record (`follow`). Each record
+of the audit log says up to where that was done, so a start knows from the last one what to append
+of the metadata log, and what it has. A log that is stated anew has no earlier changes: the
+controller begins that only when its own audit log has them all.
+
 Crash points: before the journal commits, neither change nor record exist; after it, the start finds
 the record in the journal; after the audit log commits, the start finds it there by its number.
 Cost: per recorded command one journal entry of some 300 bytes, one record and one more sync.
@@ -22,6 +28,7 @@ Cost: per recorded command one journal entry of some 300 bytes, one record and o
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -111,6 +118,13 @@ class _Draft(msgspec.Struct, frozen=True):
     at: Timestamp
 
 
+class _Place(NamedTuple):
+    """A change in the metadata log of a cluster: the version of its record, and which one of it."""
+
+    version: int
+    part: int
+
+
 class _Entry(msgspec.Struct):
     """A record on its way to the audit log; `next` is the offset behind it once it is appended."""
 
@@ -158,6 +172,10 @@ class AuditTrail:
         self._next_number = 1
         self._written_upto = 0
         self._stated_upto = 0
+        # Up to where changes of the metadata are in the audit log, and on their way to it.
+        self._written_place = self._followed = _Place(0, 0)
+        # Requests whose records are part of changes of the metadata, which were not followed yet.
+        self._proposed: dict[RequestId, None] = {}
         # Requests whose answers wait for a record, and those answers.
         self._awaited: dict[RequestId, int] = {}
         self._held: list[tuple[int, Answer]] = []
@@ -186,13 +204,15 @@ class AuditTrail:
     def learn_last(self, data: memoryview | None) -> None:
         """The last record was read, or cannot be: then some may be written a second time."""
         for position in () if data is None else walk(data).positions:
-            value = decode(data or b"", position).value
-            self._written_upto = max(self._written_upto, _RECORD.decode(value or b"").number)
+            record = _RECORD.decode(decode(data or b"", position).value or b"")
+            self._written_upto = max(self._written_upto, record.number)
+            self._written_place = max(self._written_place, _place_of(record))
         self._next_number = max(self._next_number, self._written_upto + 1)
 
     def begin(self, now: Now) -> None:
         """A life begins: append what the journals have and the audit log has not."""
         self._has_begun = True
+        self._followed = self._written_place
         self._forget_written()
         for number in sorted(self._unwritten):
             self._waiting.append(_Entry(self._unwritten[number].record, is_durable=True))
@@ -206,6 +226,8 @@ class AuditTrail:
     def apply(self, change: AuditRecorded | AuditWritten) -> None:
         if isinstance(change, AuditWritten):
             self._written_upto = max(self._written_upto, change.upto)
+            place = _Place(change.version, change.part)
+            self._written_place = max(self._written_place, place)
             number = change.upto
         else:
             number = change.record.number
@@ -225,14 +247,15 @@ class AuditTrail:
     @property
     def written(self) -> AuditWritten:
         """Up to which record the audit log is known to be complete."""
-        return AuditWritten(upto=self._written_upto)
+        version, part = self._written_place
+        return AuditWritten(upto=self._written_upto, version=version, part=part)
 
     def take_written(self) -> AuditWritten | None:
         """What the journal does not know yet of the audit log."""
         if self._stated_upto == self._written_upto:
             return None
         self._stated_upto = self._written_upto
-        return AuditWritten(upto=self._written_upto)
+        return self.written
 
     def _forget_written(self) -> None:
         for number in [each for each in self._unwritten if each <= self._written_upto]:
@@ -246,7 +269,7 @@ class AuditTrail:
         if subject is None:
             return
         if self._failure is not None:
-            raise Refused(Code.STORAGE_FAILED, reason=f"the audit log failed: {self._failure}")
+            raise self._refusal()
         self._drafts[request] = _Draft(caller, subject, now.wall)
 
     def cancel(self, request: RequestId) -> None:
@@ -273,11 +296,48 @@ class AuditTrail:
         self._awaited[request] = number
         journal.note([AuditRecorded(record=record)], [AuditDurable(number)])
 
+    def propose(
+        self, request: RequestId, changes: Sequence[FieldChange] = ()
+    ) -> AuditRecorded | None:
+        """What the metadata log is to say beside the change of a command: see `follow`."""
+        draft = self._drafts.pop(request, None)
+        if draft is None:
+            return None
+        self._proposed[request] = None
+        record = self._describe(draft.caller, draft.subject, _DONE, draft.at)
+        record = msgspec.structs.replace(record, changes=tuple(changes))
+        return AuditRecorded(record=record, request=request)
+
+    def follow(self, recorded: Sequence[AuditRecorded], version: int, now: Now) -> None:
+        """A record of the metadata log was followed, with these changes; it may come again."""
+        for part, each in enumerate(recorded):
+            place = _Place(version, part)
+            if place <= self._followed or self._failure is not None:
+                continue
+            self._followed = place
+            number = self._take_number()
+            record = msgspec.structs.replace(each.record, number=number, version=version, part=part)
+            self._waiting.append(_Entry(record, is_durable=True))
+            request = RequestId(each.request)
+            if record.node == self._node_id and request in self._proposed:
+                del self._proposed[request]
+                self._awaited[request] = number
+        self._append(now)
+
+    def _take_number(self) -> int:
+        self._next_number += 1
+        return self._next_number - 1
+
     def _build(
         self, caller: Caller, subject: AuditSubject, outcome: str, at: Timestamp
     ) -> AuditRecord:
-        number = self._next_number
-        self._next_number += 1
+        record = self._describe(caller, subject, outcome, at)
+        return msgspec.structs.replace(record, number=self._take_number())
+
+    def _describe(
+        self, caller: Caller, subject: AuditSubject, outcome: str, at: Timestamp
+    ) -> AuditRecord:
+        """A record without a number."""
         key = self._security.keys.get(caller.key)
         tenant = name = ""
         roles: tuple[Role, ...] = ()
@@ -286,7 +346,7 @@ class AuditTrail:
         elif caller.key == LOCAL.key:
             tenant, roles = DEFAULT_TENANT, (Role.ADMIN,)
         return AuditRecord(
-            number=number,
+            number=0,
             time=format_time(at),
             node=self._node_id,
             action=subject.action,
@@ -387,6 +447,12 @@ class AuditTrail:
                 batch.append(self._waiting.popleft())
             if not batch:
                 return
+            place = _place_of(self._appended[-1].record) if self._appended else self._written_place
+            for each in batch:
+                place = max(place, _place_of(each.record))
+                each.record = msgspec.structs.replace(
+                    each.record, version=place.version, part=place.part
+                )
             messages = [Message(value=msgspec.json.encode(each.record)) for each in batch]
             try:
                 appended = self._log.append(build(messages), now)
@@ -417,9 +483,10 @@ class AuditTrail:
             self._alarms.bring_forward(Errand.AUDIT, Instant(now.instant + _RETRY_NS))
         committed = self._log.high_watermark
         while self._appended and self._appended[0].next <= committed:
-            number = self._appended.popleft().record.number
-            self._written_upto = max(self._written_upto, number)
-            self._unwritten.pop(number, None)
+            written = self._appended.popleft().record
+            self._written_upto = max(self._written_upto, written.number)
+            self._written_place = max(self._written_place, _place_of(written))
+            self._unwritten.pop(written.number, None)
         self._release()
 
     def maintain(self, now: Now) -> None:
@@ -449,14 +516,13 @@ class AuditTrail:
         self._awaited.clear()
         held, self._held = self._held, []
         for _, answer in held:
-            refused = Refused(Code.STORAGE_FAILED, reason=f"the audit log failed: {reason}")
-            self._outbox.append(Answer(request=answer.request, reply=refused))
+            self._outbox.append(Answer(request=answer.request, reply=self._refusal()))
 
     # Answers
 
     def hold_back(self, effects: list[NodeEffect]) -> list[NodeEffect]:
         """The effects of a turn without answers whose records are not durable."""
-        if not self._drafts and not self._awaited:
+        if not self._drafts and not self._awaited and not self._proposed:
             return effects
         released: list[NodeEffect] = []
         for effect in effects:
@@ -467,5 +533,15 @@ class AuditTrail:
                 if number is not None:
                     self._held.append((number, effect))
                     continue
+                if self._failure is not None and effect.request in self._proposed:
+                    effect = Answer(request=effect.request, reply=self._refusal())
+                self._proposed.pop(effect.request, None)
             released.append(effect)
         return released
+
+    def _refusal(self) -> Refused:
+        return Refused(Code.STORAGE_FAILED, reason=f"the audit log failed: {self._failure}")
+
+
+def _place_of(record: AuditRecord) -> _Place:
+    return _Place(record.version, record.part)

@@ -35,6 +35,7 @@ from goqueue.cluster.partitions import (
     TopicStated,
 )
 from goqueue.cluster.voters import Voter, Voters
+from goqueue.security import AuditRecorded
 
 __all__ = [
     "COORDINATORS",
@@ -200,6 +201,7 @@ MetadataChange = (
     | PartitionChange
     | AccessStated
     | AccessChange
+    | AuditRecorded
 )
 
 
@@ -318,14 +320,20 @@ class MetadataImage:
                 self._apply_to_tables(change, version)
 
     def _apply_to_tables(
-        self, change: PartitionChange | AccessStated | AccessChange | ClusterRecovered, version: int
+        self,
+        change: PartitionChange | AccessStated | AccessChange | AuditRecorded | ClusterRecovered,
+        version: int,
     ) -> None:
-        if isinstance(change, AccessStated):
-            self._access.take_piece(change)
-        elif isinstance(change, AccessChange):
-            self._access.apply(change)
-        elif not isinstance(change, ClusterRecovered):
-            self._table.apply(change, version)
+        match change:
+            case AccessStated():
+                self._access.take_piece(change)
+            case AuditRecorded() | ClusterRecovered():
+                # They say who did what: what follows from it is in other changes.
+                pass
+            case _ if isinstance(change, AccessChange):
+                self._access.apply(change)
+            case _:
+                self._table.apply(change, version)
 
     def _register(self, change: BrokerRegistered, version: int) -> None:
         known = self._brokers.get(change.broker)

@@ -30,6 +30,7 @@ from goqueue.security.audit import (
     FoldedDenials,
     RecordRate,
     field_changes,
+    recorded_commands,
     shown,
     subject_of,
 )
@@ -108,6 +109,7 @@ __all__ = [
     "check_metadata",
     "check_text",
     "field_changes",
+    "recorded_commands",
     "rule_of",
     "shown",
     "subject_of",

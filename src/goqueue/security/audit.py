@@ -1,7 +1,8 @@
 """What is written to the audit log: which commands, under which name, with which facts.
 
 Recorded is every command that changes keys, ACLs, tenants, quotas, topics, groups, positions by
-reset, schedules, backups, or the data of a topic; not what publishes, reads, polls or settles.
+reset, schedules, schemas, backups, the nodes of a cluster, or the data of a topic; not what
+publishes, reads, polls or settles.
 Denials are folded: the first of a kind is written at once, the others of the same ten seconds as
 one count.
 
@@ -12,7 +13,7 @@ Never records a secret: verifiers are `***`. Text of users is cut, and escaped w
 shown as it is, so that a name cannot forge a second line.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -47,6 +48,7 @@ from goqueue.model.requests import (
     DeleteTenant,
     DeleteTopic,
     ElectLeader,
+    ForgetBroker,
     PauseSchedule,
     ResetOffsets,
     ResetUsage,
@@ -65,6 +67,7 @@ __all__ = [
     "FoldedDenials",
     "RecordRate",
     "field_changes",
+    "recorded_commands",
     "shown",
     "subject_of",
 ]
@@ -125,6 +128,7 @@ def _subjects() -> Mapping[type, Callable[[Command], AuditSubject]]:
         "partition.elect",
         lambda command: f"partition:{command.topic}-{command.partition}",
     )
+    audit(ForgetBroker, "node.forget", lambda command: f"node:{command.node}")
     audit(DeleteGroup, "group.delete", lambda command: f"group:{command.group}")
     audit(ResetOffsets, "group.reset", lambda command: f"group:{command.group}")
     audit(CreateSchedule, "schedule.create", lambda command: f"schedule:{command.spec.name}")
@@ -160,6 +164,11 @@ def subject_of(command: Command) -> AuditSubject | None:
     """Under which name a command is recorded; None: it is not."""
     subject = _SUBJECTS.get(type(command))
     return None if subject is None else subject(command)
+
+
+def recorded_commands() -> Iterable[type]:
+    """The commands that are recorded."""
+    return _SUBJECTS.keys()
 
 
 def field_changes(

@@ -129,7 +129,9 @@ class FieldChange(msgspec.Struct, frozen=True, omit_defaults=True):
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who did what to what, and what came of it: a record of the audit log as it is stored.
 
-    `count` is above one where like records were folded into this one.
+    `count` is above one where like records were folded into this one. In a cluster `version` and
+    `part` say up to which record of the metadata, and which of its changes, the audit log of this
+    node has them, this one included: the records of one change have the same on every node.
     """
 
     number: int
@@ -148,22 +150,28 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     code: str = ""
     count: int = 1
     changes: tuple[FieldChange, ...] = ()
+    version: int = 0
+    part: int = 0
 
 
 class AuditRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="audit"):
     """The audit record of the changes beside it: the audit log is to have it.
 
     The numbers of both journals together rise without gaps, except for what was only written to the
-    audit log.
+    audit log. In the metadata log of a cluster a record has no number: every node gives it one of
+    its own. `request` is known to the node that the record names, as long as that runs.
     """
 
     record: AuditRecord
+    request: int = 0
 
 
 class AuditWritten(msgspec.Struct, frozen=True, kw_only=True, tag="audit_written"):
-    """The audit log has every record up to this number."""
+    """The audit log has every record up to this number, and to this part of the metadata."""
 
     upto: int
+    version: int = 0
+    part: int = 0
 
 
 SecurityChange = (

@@ -5,13 +5,59 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model import SECOND, Code, Instant
-from goqueue.model.requests import CreateTopic, DescribeTopic, TopicConfig
+from goqueue.model.requests import (
+    Ack,
+    AddOffsets,
+    AddParticipants,
+    AddPartition,
+    AppendCopies,
+    AppendMarker,
+    AskVote,
+    AwaitReply,
+    BeginTransaction,
+    CancelDelayed,
+    CommitGroup,
+    CommitOffsets,
+    CooperativeHeartbeat,
+    CreateTopic,
+    DescribeTopic,
+    Drain,
+    EndCopies,
+    EndTransaction,
+    Extend,
+    HearNode,
+    Heartbeat,
+    HeartbeatProducer,
+    InitProducer,
+    Join,
+    JoinCluster,
+    Leave,
+    LeaveCluster,
+    Nack,
+    Operation,
+    Poll,
+    PrepareTransaction,
+    Publish,
+    Read,
+    Receive,
+    Redrive,
+    Reject,
+    Release,
+    ReportTransactions,
+    RevokePartitions,
+    RunSchedule,
+    SendReply,
+    TopicConfig,
+    Watch,
+)
 from goqueue.security import (
+    RULES,
     Denial,
     DenialFold,
     FieldChange,
     KeyStated,
     field_changes,
+    recorded_commands,
     shown,
     subject_of,
 )
@@ -26,6 +72,44 @@ def test_a_command_that_changes_something_has_a_name_and_others_have_none() -> N
     assert subject is not None
     assert (subject.action, subject.resource) == ("topic.create", "topic:orders")
     assert subject_of(DescribeTopic(name="orders")) is None
+
+
+# What a program does all day: whoever may do it may repeat it, and traces and metrics tell of it.
+_TRAFFIC = {
+    *(
+        Ack,
+        Extend,
+        Nack,
+        Poll,
+        Publish,
+        Read,
+        Receive,
+        Redrive,
+        Reject,
+        Release,
+        RunSchedule,
+        Watch,
+    ),
+    *(AwaitReply, CancelDelayed, CommitOffsets, SendReply),
+    *(CooperativeHeartbeat, Drain, Heartbeat, Join, Leave, RevokePartitions),
+    *(AddOffsets, AddPartition, BeginTransaction, CommitGroup, EndTransaction, PrepareTransaction),
+    *(HeartbeatProducer, InitProducer),
+}
+# What nodes ask each other; no listener for clients has a route to it.
+_BETWEEN_NODES = {
+    *(AddParticipants, AppendCopies, AppendMarker, EndCopies, ReportTransactions),
+    *(AskVote, HearNode, JoinCluster, LeaveCluster),
+}
+_READS = ("AuthorizeScrape", "Check", "Describe", "Find", "List", "SearchTraces")
+
+
+def test_every_command_is_recorded_or_known_to_change_nothing_of_the_administration() -> None:
+    reads = {kind for kind in RULES if kind.__name__.startswith(_READS)}
+
+    assert {*RULES} == {*recorded_commands()} | reads | _TRAFFIC | _BETWEEN_NODES
+    for kind in reads:
+        assert not RULES[kind].stores
+        assert RULES[kind].operation in {Operation.DESCRIBE, Operation.READ}
 
 
 def test_of_two_settings_only_the_difference_is_told() -> None:

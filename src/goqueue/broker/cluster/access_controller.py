@@ -10,6 +10,7 @@ Invariants
   decided on all that was decided before.
 - An answer follows a commit. If leadership ends before, the outcome is unknown and is reported so.
 - Who was not waited for is named, also nodes that are fenced: they may run on, cut off.
+- The record of a change has its audit record: no node has the one without the other.
 
 Cost: one record for each command, or for up to `_CREATED_MAX` new keys; a look at the registered
 nodes for each of those that wait. Bound: `_REQUESTS_MAX` commands.
@@ -21,6 +22,7 @@ from collections.abc import Callable
 import msgspec
 
 from goqueue.broker.access_changes import AccessCommand, AccessDecision
+from goqueue.broker.cluster.level_gate import audited
 from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.state import NodeState
 from goqueue.cluster import BrokerState, Liveness, MetadataChange
@@ -97,6 +99,7 @@ class AccessController:
     def decide(self, now: Now) -> list[MetadataChange]:
         """What follows from commands, for one record; `proposed` follows."""
         changes: list[MetadataChange] = []
+        audit: list[MetadataChange] = []
         taken: dict[str | bytes, None] = {}
         while self._requests and len(changes) < _CREATED_MAX:
             asked = self._requests[0]
@@ -113,13 +116,12 @@ class AccessController:
                 continue
             taken.update(dict.fromkeys(names))
             changes.append(decided.change)
-            journal = self._state.journals.of_topics
-            self._state.audit.record(asked.request, journal, decided.changes)
+            audit += audited(self._state, self._metadata.image, asked.request, decided.changes)
             term = self._metadata.quorum.term
             self._decided.append(_Decided(asked.request, decided.reply, term))
             if not names:
                 break
-        return changes
+        return [*changes, *audit]
 
     def proposed(self, version: int) -> None:
         """What was decided is in the record before this version."""

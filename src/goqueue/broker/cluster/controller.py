@@ -26,7 +26,7 @@ import msgspec
 
 from goqueue.broker.access_changes import AccessCommand
 from goqueue.broker.cluster.access_controller import AccessController, DecideFn
-from goqueue.broker.cluster.level_gate import with_level
+from goqueue.broker.cluster.level_gate import audited, with_level
 from goqueue.broker.cluster.partition_controller import PartitionController
 from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.state import NodeState
@@ -183,7 +183,8 @@ class Controller:
         changes = [*piece, *with_level(self._state, metadata.image, changes, answers)]
         if not changes:
             changes = [*self._change_voters()]
-        if not changes and metadata.wants_statement:
+        # The audit logs of this node and of others have what the statement drops.
+        if not changes and metadata.wants_statement and self._state.audit.is_quiet:
             self._pieces = metadata.image.access.state_pieces()
             changes = [metadata.image.stated(), *self._next_piece()]
         if changes:
@@ -272,6 +273,7 @@ class Controller:
                     changes.append(BrokerRemoved(broker=wanted.broker, epoch=known.epoch))
                     if left != voters.new:
                         changes.append(VotersChanged(new=left, old=voters.new))
+                    changes += audited(self._state, self._metadata.image, wanted.request)
                     removed[wanted.broker] = None
                 elif known.state is BrokerState.ACTIVE:
                     changes.append(BrokerResigned(broker=wanted.broker, epoch=known.epoch))

@@ -1,6 +1,7 @@
 """Follows the committed image: the catalog has its topics, and replicas know what changed.
 
-Keys, ACLs and tenants follow beside them: see `AccessFollower`.
+Keys, ACLs and tenants follow beside them (see `AccessFollower`), and what the audit log of this
+node is to say of all of it.
 
 The only way by which topics of a cluster change on a broker, the controller among them: a reply
 never says what a topic is, the committed log does.
@@ -40,7 +41,8 @@ from goqueue.cluster import (
     TopicStated,
     UncleanLeaderElected,
 )
-from goqueue.model import Report, TopicCreated, TopicRemoved
+from goqueue.model import Now, Report, TopicCreated, TopicRemoved
+from goqueue.security import AuditRecorded
 
 __all__ = ["ImageFollower"]
 
@@ -71,6 +73,7 @@ class ImageFollower:
         applied: list[MetadataRecord],
         image: MetadataImage,
         registered: RegisteredBroker | None,
+        now: Now,
     ) -> None:
         """Records were applied to the image."""
         replicas = self._replicas
@@ -80,6 +83,9 @@ class ImageFollower:
         for record in applied:
             for change in record.changes:
                 self._follow(change, image)
+            audited = [each for each in record.changes if isinstance(each, AuditRecorded)]
+            if audited:
+                self._state.audit.follow(audited, record.version, now)
         self.access.follow(image.access)
         if self.access.is_current(image.access):
             self._version = image.version

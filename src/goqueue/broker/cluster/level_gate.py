@@ -4,7 +4,7 @@ Two gates, because one alone could be forgotten: commands of clients are refused
 and what the controller decides is checked again before it is written.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from goqueue.broker.cluster.routes import Routes
 from goqueue.broker.state import NodeState
@@ -44,8 +44,9 @@ from goqueue.model.requests import (
     Read,
     Watch,
 )
+from goqueue.security import FieldChange
 
-__all__ = ["LevelGate", "halt_if_too_old", "with_level"]
+__all__ = ["LevelGate", "audited", "halt_if_too_old", "with_level"]
 
 # What a cluster of level 1 serves; without delays.
 _FIRST_LEVEL: frozenset[type] = frozenset(
@@ -129,6 +130,23 @@ def with_level(
             state.outbox.answer(each.request, Refused(Code.REPLICATION_FAILED))
         answers.clear()
     return allowed
+
+
+def audited(
+    state: NodeState,
+    image: MetadataImage,
+    request: RequestId,
+    changes: Sequence[FieldChange] = (),
+) -> list[MetadataChange]:
+    """What the record of a command's change is to say for the audit logs of all nodes.
+
+    Until the cluster has its level the controller alone records it, beside the metadata log.
+    """
+    if image.feature_level < FEATURE_LEVEL:
+        state.audit.record(request, state.journals.of_topics, changes)
+        return []
+    recorded = state.audit.propose(request, changes)
+    return [] if recorded is None else [recorded]
 
 
 def halt_if_too_old(state: NodeState, level: int) -> None:

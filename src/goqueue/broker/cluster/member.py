@@ -545,7 +545,7 @@ class ClusterMember:
         if self._to_follow and self._state.has_served:
             # Before, the node reads what it knew by itself.
             applied, self._to_follow = self._to_follow, []
-            self.image_follower.follow(applied, metadata.image, self.registered)
+            self.image_follower.follow(applied, metadata.image, self.registered, now)
             if self.image_follower.access.take_changed():
                 # Whoever changed what callers may do waits until all brokers decide by it.
                 self._send_heartbeats(now)

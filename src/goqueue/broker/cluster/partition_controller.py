@@ -25,6 +25,7 @@ from typing import assert_never
 import msgspec
 
 from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG, coordinator_topic
+from goqueue.broker.cluster.level_gate import audited
 from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.cluster.unsure_elections import UnsureElections
 from goqueue.broker.state import NodeState
@@ -76,7 +77,7 @@ from goqueue.model.requests import (
     TopicConfig,
     TopicDescription,
 )
-from goqueue.security import Admitted, FieldChange
+from goqueue.security import Admitted, FieldChange, field_changes
 
 __all__ = ["PRODUCER_IDS", "PartitionController", "TopicCommand"]
 
@@ -449,8 +450,8 @@ class PartitionController:
             changes.append(
                 UncleanLeaderElected(topic=where.topic, partition=where.partition, leader=leader)
             )
-            journal = self._state.journals.of_topics
-            self._state.audit.record(request, journal, (FieldChange("leader", None, leader),))
+            told = (FieldChange("leader", None, leader),)
+            changes += audited(self._state, self._metadata.image, request, told)
             answers.append(Answer(request=request, reply=LeaderElected(node=leader)))
         return changes
 
@@ -501,6 +502,8 @@ class PartitionController:
                 break
             self._requests.popleft()
             touched.add(wanted.command.name)
+            known = self._state.catalog.get(wanted.command.name)
+            before = None if known is None else known.config
             try:
                 # Its key may have been revoked by a record since.
                 with self._state.access.resuming(wanted.admitted, now):
@@ -510,7 +513,8 @@ class PartitionController:
                 continue
             created += isinstance(wanted.command, CreateTopic)
             changes += decided
-            self._state.audit.record(wanted.request, self._state.journals.of_topics)
+            told = _told(before, decided[0])
+            changes += audited(self._state, self._metadata.image, wanted.request, told)
             answers.append(Answer(request=wanted.request, reply=reply))
         return changes
 
@@ -548,6 +552,13 @@ class PartitionController:
 
     def _rack(self, broker: str) -> str:
         return self._metadata.image.brokers[broker].registration.rack
+
+
+def _told(before: TopicConfig | None, change: MetadataChange) -> tuple[FieldChange, ...]:
+    """What the audit log says of a topic that was created or altered."""
+    if not isinstance(change, TopicStated):
+        return ()
+    return field_changes(before, change.config) if before else field_changes(None, change)
 
 
 def _check_copies(config: TopicConfig, brokers: int) -> None:

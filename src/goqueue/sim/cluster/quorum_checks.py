@@ -7,8 +7,10 @@ history of each cluster: what the image was at each version that any broker ever
 import re
 from collections.abc import Mapping
 
+import msgspec
+
 from goqueue.broker import QuorumMetadata
-from goqueue.cluster import ImageStated, Voter, Voters, VotersChanged
+from goqueue.cluster import ImageStated, MetadataImage, Voter, Voters, VotersChanged
 from goqueue.model import (
     METADATA_REPLICA,
     MILLISECOND,
@@ -144,7 +146,7 @@ class QuorumChecks:
             self._check_leader(who, metadata.lineage, metadata.quorum.term)
             self._check_commit(who, metadata)
             self._check_voter_change(who, metadata)
-        self._check_image(who, image.cluster_id, image.version, image.stated())
+        self._check_image(who, image)
         if metadata.is_controller:
             self._check_complete(who, image.cluster_id, image.version, metadata.quorum.term)
         if metadata.refusal is not None:
@@ -197,11 +199,19 @@ class QuorumChecks:
                     names = f"{machine.process.name} before {who.broker}, for {left_ns} ns"
                     raise Violation("one decides at a time", names)
 
-    def _check_image(self, who: Voter, cluster: str, version: int, stated: ImageStated) -> None:
+    def _check_image(self, who: Voter, image: MetadataImage) -> None:
+        cluster, version, stated = image.cluster_id, image.version, image.stated()
         if not cluster:
             return
         self._check_ids(cluster, stated)
         history = self._images.setdefault(cluster, {})
+        known = history.get(version)
+        if not image.access.is_whole:
+            # The rest of a statement is in later records: nobody decides by this.
+            if known is None:
+                return
+            access = {"access_count": known.access_count, "access_sum": known.access_sum}
+            stated = msgspec.structs.replace(stated, **access)
         known = history.setdefault(version, stated)
         if known != stated:
             raise Violation("one history", f"{who.broker} at {version}: {stated} is not {known}")

@@ -14,7 +14,8 @@ from goqueue.broker import ClusterConfig, Node
 from goqueue.cluster import Voter
 from goqueue.log import Log
 from goqueue.model import HOUR, MILLISECOND, SECOND, LogId, Offset
-from goqueue.model.requests import ForgetBroker
+from goqueue.model.requests import Command, ForgetBroker
+from goqueue.sim.cluster.audit_checks import check_audit
 from goqueue.sim.cluster.brokers import BrokerDisk, BrokerMachine, DiskWeather
 from goqueue.sim.cluster.cluster_run import partition_shapes
 from goqueue.sim.cluster.metadata_client import MetadataClient
@@ -381,7 +382,10 @@ class QuorumRun:
     # The disks
 
     def _compare_logs(self) -> None:
-        """Below the lowest high watermark the logs of all brokers hold the same bytes."""
+        """Below the lowest high watermark the logs of all brokers hold the same bytes.
+
+        And what they say of who changed something is in the audit logs.
+        """
         logs = {machine.process.name: self._metadata_log(machine) for machine in self.machines}
         start = max(log.start for log in logs.values())
         below = min(log.high_watermark for log in logs.values())
@@ -397,6 +401,14 @@ class QuorumRun:
             held[machine.process.name] = bytes(data)
         if len(set(held.values())) != 1:
             raise Violation("equal logs", f"they differ below {below}")
+        for machine in self.machines:
+            name = machine.process.name
+            check_audit(name, held[name], partial(self._answer_of, machine))
+
+    def _answer_of(self, machine: BrokerMachine, command: Command) -> object:
+        request = machine.ask(command)
+        self.advance(SECOND)
+        return machine.replies.pop(request, None)
 
     def _metadata_log(self, machine: BrokerMachine) -> Log:
         member = machine.node.cluster
