@@ -253,8 +253,8 @@ def sorts_logs_by_an_old_image(patch: pytest.MonkeyPatch) -> None:
     """Trap 44: the image of a start may be older than what an earlier run knew."""
     follow = attribute("goqueue.broker.cluster.image_follower.ImageFollower.follow")
 
-    def hasty(images: Any, applied: Any, image: Any, registered: Any) -> None:
-        follow(images, applied, image, registered)
+    def hasty(images: Any, applied: Any, image: Any, registered: Any, now: Any) -> None:
+        follow(images, applied, image, registered, now)
         if image.cluster_id and not images._replicas.hosted.has_begun:
             images._replicas.begin(attribute("goqueue.broker.cluster.image_follower._INTERNAL"))
 

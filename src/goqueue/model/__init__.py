@@ -159,11 +159,14 @@ from goqueue.model.partition_messages import (
 )
 from goqueue.model.peer_messages import (
     PEER_MESSAGES,
+    USES_MAX,
     Heartbeat,
     PeerIdentity,
     PeerLane,
     PeerMessage,
+    TenantUse,
 )
+from goqueue.model.peer_numbers import COUNTER_MAX
 from goqueue.model.prefix_index import PrefixIndex
 from goqueue.model.quorum_messages import (
     LeadershipOffer,
@@ -311,6 +314,7 @@ __all__ = [
     "CANCEL_KEY",
     "CODEC_HEADER",
     "COMMIT_METADATA_BYTES_MAX",
+    "COUNTER_MAX",
     "DEAD_LETTER_PREFIX",
     "DELAYED_FROM_HEADER",
     "DELIVER_HEADER",
@@ -357,6 +361,7 @@ __all__ = [
     "TRACESTATE_HEADER",
     "TRACE_SEED_HEADER",
     "TRANSACTION_KEY",
+    "USES_MAX",
     "VALUE_BYTES_MAX",
     "AdoptRestore",
     "AllocateProducerIds",
@@ -555,6 +560,7 @@ __all__ = [
     "Sweep",
     "Sync",
     "Synced",
+    "TenantUse",
     "Timestamp",
     "TopicAltered",
     "TopicCreated",

@@ -15,8 +15,10 @@ epochs and versions before it believes a word of it.
 """
 
 import enum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from goqueue.model.forward_messages import (
     ForwardCancel,
@@ -62,7 +64,15 @@ from goqueue.model.replica_messages import (
     WatermarkAdvanced,
 )
 
-__all__ = ["PEER_MESSAGES", "Heartbeat", "PeerIdentity", "PeerLane", "PeerMessage"]
+__all__ = [
+    "PEER_MESSAGES",
+    "USES_MAX",
+    "Heartbeat",
+    "PeerIdentity",
+    "PeerLane",
+    "PeerMessage",
+    "TenantUse",
+]
 
 
 class PeerLane(enum.IntEnum):
@@ -93,12 +103,27 @@ class PeerIdentity(msgspec.Struct, frozen=True, kw_only=True):
     attempt: tuple[tuple[str, str], ...] = ()
 
 
+USES_MAX = 256
+_TENANT_MAX = 64
+
+
+class TenantUse(msgspec.Struct, frozen=True, array_like=True):
+    """What a node charged to the rates of a tenant since it last told."""
+
+    tenant: Annotated[str, Meta(max_length=_TENANT_MAX)]
+    published_messages: PeerCounter = 0
+    published_bytes: PeerCounter = 0
+    consumed_messages: PeerCounter = 0
+    consumed_bytes: PeerCounter = 0
+
+
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=16, kw_only=True):
     """The sender runs: to every other broker each half second.
 
     `broker_epoch` is 0 until its registration is committed, `metadata_version` that of the image it
     decides by, `loop_lag_ms` how late its last turns were. A broker that is `is_leaving` stops
-    soon, with `is_full` its disk takes no more records.
+    soon, with `is_full` its disk takes no more records. `uses` is what the others charge to the
+    same tenants.
     """
 
     broker_epoch: PeerCounter = 0
@@ -107,6 +132,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=16, kw_only=Tr
     sent_at: PeerTime = Timestamp(0)
     is_leaving: bool = False
     is_full: bool = False
+    uses: Annotated[tuple[TenantUse, ...], Meta(max_length=USES_MAX)] = ()
 
 
 PeerMessage = (

@@ -6,28 +6,52 @@ large ever to pass, and whether one is refused is known before its size is. Over
 the first burst at most `rate * t`, and one request, passes. Buckets are told the monotonic time: a
 wall clock that is set back refuses nobody for hours.
 
+In a cluster the nodes tell each other with their heartbeats what they charged, and each charges the
+same: over time all of them together admit one rate, whichever node leads what. Between two
+heartbeats none knows of the others, so each may admit half a second of it, which all pay for
+afterwards. A node that hears nobody counts for itself.
+
 A quota of 0 has no bucket and costs nothing. Totals count what was committed or handed out, so what
 the journal says of them is never more than what happened.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 
-from goqueue.model import MILLISECOND, SECOND, Code, Instant, Now, Refused, Timestamp
+from goqueue.model import (
+    COUNTER_MAX,
+    MILLISECOND,
+    SECOND,
+    USES_MAX,
+    Code,
+    Instant,
+    Now,
+    Refused,
+    TenantUse,
+    Timestamp,
+)
 from goqueue.model.requests import Quotas
 from goqueue.security.changes import TenantTotals, UsageStated
 
 __all__ = ["RateState", "TenantMeter", "TenantMeters", "TokenBucket", "check_count"]
 
 _BURST_NS = SECOND
+# What others admitted keeps this node from admitting for at most so long: more comes at once only
+# if it was told late. Ten nodes that admit half a second each need it.
+_ELSEWHERE_NS_MAX = 5 * SECOND
+# How many meters are looked at for one heartbeat.
+_LOOKED_AT_MAX = 1_000
 
 
 class TokenBucket:
     """So much per second, and a burst of one second."""
 
-    __slots__ = ("full_at", "rate")
+    __slots__ = ("full_at", "rate", "untold")
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
+        # What was charged here and not told to the other nodes.
+        self.untold = 0
         # In debt as long as this is more than the burst away.
         self.full_at = Instant(0)
 
@@ -49,6 +73,14 @@ class TokenBucket:
         cost_ns = -(-count * SECOND // self.rate)
         begin = now if now > self.full_at else self.full_at  # noqa: FURB136 - `max` is a call
         self.full_at = begin + cost_ns  # type: ignore[assignment]  # a time and a duration
+        self.untold += count
+
+    def charge_elsewhere(self, count: int, now: Instant) -> None:
+        """Take out what another node admitted."""
+        latest = max(self.full_at, now + _BURST_NS + _ELSEWHERE_NS_MAX)
+        self.charge(count, now)
+        self.untold -= count
+        self.full_at = Instant(min(self.full_at, latest))
 
 
 class RateState:
@@ -189,6 +221,40 @@ class TenantMeter:
         self.consumed_bytes += size
         self.is_changed = True
 
+    # Other nodes
+
+    @property
+    def _buckets(self) -> tuple[TokenBucket | None, ...]:
+        """In the order of the fields of `TenantUse`."""
+        return (
+            self._publish_messages,
+            self._publish_bytes,
+            self._consume_messages,
+            self._consume_bytes,
+        )
+
+    def take_untold(self) -> TenantUse | None:
+        """What was charged since the last call; None: nothing."""
+        counts = [0 if bucket is None else bucket.untold for bucket in self._buckets]
+        if not any(counts):
+            return None
+        for bucket in self._buckets:
+            if bucket is not None:
+                bucket.untold = 0
+        return TenantUse(self.tenant, *(min(count, COUNTER_MAX) for count in counts))
+
+    def charge_elsewhere(self, use: TenantUse, now: Instant) -> None:
+        """Another node charged this."""
+        counts = (
+            use.published_messages,
+            use.published_bytes,
+            use.consumed_messages,
+            use.consumed_bytes,
+        )
+        for bucket, count in zip(self._buckets, counts, strict=True):
+            if bucket is not None and count:
+                bucket.charge_elsewhere(count, now)
+
     # Totals
 
     def violate(self) -> None:
@@ -241,6 +307,8 @@ class TenantMeters:
 
     def __init__(self) -> None:
         self._meters: dict[str, TenantMeter] = {}
+        # The tenants whose uses are told next.
+        self._to_tell: deque[str] = deque()
 
     def of(self, tenant: str) -> TenantMeter:
         """The meter of a tenant that exists."""
@@ -254,6 +322,27 @@ class TenantMeters:
 
     def forget(self, tenant: str) -> None:
         self._meters.pop(tenant, None)
+
+    def take_untold(self) -> tuple[TenantUse, ...]:
+        """What was charged and not told, of a number of tenants: the others come next."""
+        if not self._to_tell:
+            self._to_tell.extend(self._meters)
+        uses: list[TenantUse] = []
+        for _ in range(min(len(self._to_tell), _LOOKED_AT_MAX)):
+            meter = self._meters.get(self._to_tell.popleft())
+            use = None if meter is None else meter.take_untold()
+            if use is not None:
+                uses.append(use)
+            if len(uses) == USES_MAX:
+                break
+        return tuple(uses)
+
+    def charge_elsewhere(self, uses: Iterable[TenantUse], now: Instant) -> None:
+        """Another node has told what it charged."""
+        for use in uses:
+            meter = self._meters.get(use.tenant)
+            if meter is not None:
+                meter.charge_elsewhere(use, now)
 
     def apply(self, usage: UsageStated) -> None:
         """Become what the journal says of tenants that exist."""

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.model import MILLISECOND, SECOND, Code, Instant, Now, Refused, Timestamp
+from goqueue.model import (
+    MILLISECOND,
+    SECOND,
+    USES_MAX,
+    Code,
+    Instant,
+    Now,
+    Refused,
+    TenantUse,
+    Timestamp,
+)
 from goqueue.model.requests import Quotas
 from goqueue.security import NO_QUOTAS, TenantMeter, TenantMeters, TokenBucket, check_count
 
@@ -142,3 +152,64 @@ def test_totals_are_told_once_when_they_changed() -> None:
     assert (totals.tenant, totals.published_messages, totals.published_bytes) == ("acme", 2, 20)
     assert totals.updated_at == 77
     assert meters.changed() == []
+
+
+def meters_with_rate(rate: int, *names: str) -> TenantMeters:
+    meters = TenantMeters()
+    for name in names:
+        meters.configure(name, Quotas(max_messages_per_second=rate, max_bytes_per_second=rate))
+    return meters
+
+
+def test_what_a_node_charged_is_told_once_and_charged_by_another() -> None:
+    own, other = meters_with_rate(10, "acme", "globex"), meters_with_rate(10, "acme", "globex")
+    own.of("acme").charge_publish(30, 5, Instant(0))
+
+    uses = own.take_untold()
+    assert uses == (TenantUse("acme", published_messages=30, published_bytes=5),)
+    assert own.take_untold() == ()
+    other.charge_elsewhere(uses, Instant(0))
+    assert other.of("acme").is_in_debt(Instant(SECOND))
+    assert not other.of("acme").is_in_debt(Instant(2 * SECOND))
+    assert not other.of("globex").is_in_debt(Instant(0))
+    assert other.take_untold() == (), "what another node charged is not told by this one"
+
+
+def test_what_comes_late_from_another_node_is_a_debt_of_at_most_five_seconds() -> None:
+    meters = meters_with_rate(10, "acme")
+    for count in (1 << 53, 1, 1 << 53):
+        meters.charge_elsewhere((TenantUse("acme", published_messages=count),), Instant(0))
+
+    assert meters.of("acme").is_in_debt(Instant(5 * SECOND - 1))
+    assert not meters.of("acme").is_in_debt(Instant(5 * SECOND))
+
+
+def test_an_own_debt_stays_as_long_as_it_is_whatever_others_tell() -> None:
+    meters = meters_with_rate(10, "acme")
+    meters.of("acme").charge_publish(200, 0, Instant(0))
+    meters.charge_elsewhere((TenantUse("acme", published_messages=1),), Instant(0))
+
+    assert meters.of("acme").is_in_debt(Instant(19 * SECOND - 1))
+    assert not meters.of("acme").is_in_debt(Instant(19 * SECOND))
+
+
+def test_the_uses_of_many_tenants_are_told_in_turns_and_none_is_left_out() -> None:
+    names = [f"tenant-{number}" for number in range(3 * USES_MAX)]
+    meters = meters_with_rate(10, *names)
+    for name in names:
+        meters.of(name).charge_publish(1, 0, Instant(0))
+    meters.forget(names[-1])
+
+    told = [meters.take_untold() for _ in range(4)]
+    assert [len(uses) for uses in told] == [USES_MAX, USES_MAX, USES_MAX - 1, 0]
+    assert {use.tenant for uses in told for use in uses} == set(names[:-1])
+
+
+def test_a_tenant_without_rates_tells_and_is_charged_nothing() -> None:
+    meters = meters_with_rate(0, "acme")
+    meters.of("acme").charge_publish(5, 5, Instant(0))
+
+    assert meters.take_untold() == ()
+    uses = (TenantUse("acme", published_messages=9), TenantUse("unknown", consumed_bytes=9))
+    meters.charge_elsewhere(uses, Instant(0))
+    assert not meters.of("acme").is_in_debt(Instant(0))

@@ -355,6 +355,7 @@ class ClusterMember:
             self._liveness.hear(event.broker, now.instant)
             if isinstance(message, Heartbeat):
                 self._liveness.hear_heartbeat(event.broker, message)
+                self._state.security.meters.charge_elsewhere(message.uses, now.instant)
         match message:
             case ReplicaAppend() | ReplicaDiverged() | ReplicaReset() if (
                 message.log.kind is not ReplicaKind.METADATA
@@ -477,9 +478,9 @@ class ClusterMember:
             sent_at=now.wall,
             is_leaving=self.is_leaving,
             is_full=bool(self._state.storage.full),
+            uses=self._state.security.meters.take_untold(),
         )
-        for broker in self._peers:
-            self._state.outbox.append(Send(broker=broker, message=message))
+        self._state.outbox.extend(Send(broker=each, message=message) for each in self._peers)
 
     def _ask_to_register(self, metadata: QuorumMetadata) -> None:
         leader = metadata.quorum.leader
@@ -558,10 +559,9 @@ class ClusterMember:
         # Before anybody is accused: a loop that stood still has heard nobody.
         self._liveness.detect_pause(self._heartbeat_at, now.instant)
         self._controller.decide(now)
-        deadlines = [metadata.next_deadline(), self._heartbeat_at]
-        parts = (own, self.replicas, self.producers, self._controller.access)
-        later = [each.next_deadline() for each in parts]
-        deadlines += [deadline for deadline in later if deadline is not None]
+        parts = (metadata, own, self.replicas, self.producers, self._controller.access)
+        later = (each.next_deadline() for each in parts)
+        deadlines = [self._heartbeat_at, *(each for each in later if each is not None)]
         self._state.alarms.set(Errand.CLUSTER, min(deadlines))
 
     def _retry_start(self, own: BrokerStateJournal | None) -> None:
