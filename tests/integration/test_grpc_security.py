@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import queue
 import shutil
 import signal
 import ssl
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
+import httpx
 import msgspec
 import pytest
 
@@ -103,6 +105,41 @@ def test_messages_above_the_rate_of_a_tenant_are_refused_with_a_time_to_wait(
         assert answers[0].error.code == protocol.ERROR_CODE_RATE_LIMITED
     with grpc_client(grpc_address(node), other) as client:
         assert client.publish(free, b"x").offset == 0
+
+
+def test_every_stream_ends_when_its_key_is_revoked(node: ServerProcess) -> None:
+    tenant(node, "ending")
+    topic = "ending.orders"
+    with contextlib.closing(KeyApi(node.url)) as admin:
+        body: Json = {"name": "leaked", "roles": ["producer", "consumer"], "tenant": "ending"}
+        leaked = admin.post("/admin/keys", body)
+    key, requests = str(leaked["key"]), queue.SimpleQueue[protocol.PublishStreamRequest | None]()
+    request = protocol.PublishStreamRequest(correlation_id="1", topic=topic, value=b"x")
+    headers = {"Authorization": f"Bearer {key}"}
+    with (
+        grpc_client(grpc_address(node), key) as client,
+        httpx.stream(
+            "GET", f"{node.url}/topics/{topic}/tail", headers=headers, timeout=WAIT_S
+        ) as tail,
+        contextlib.closing(KeyApi(node.url)) as admin,
+    ):
+        published = iter(client.publish_stream(iter(requests.get, None)))
+        requests.put(request)
+        assert next(published).offset == 0
+        consumed = client.consume(topic)
+        subscribed = client.subscribe("ending.group", topic)
+        lines = tail.iter_lines()
+        assert len(consumed.messages(1)) == len(subscribed.messages(1)) == 1
+        assert any(line.startswith("data:") for line in lines)
+        # All of them wait for the next message now.
+        admin.do("DELETE", f"/admin/keys/{leaked['id']}")
+        for stream in (consumed, subscribed):
+            assert failure(lambda each=stream: list(each)).status == "UNAUTHENTICATED"  # type: ignore[misc]  # bound now
+        assert "unauthenticated" in "".join(lines)
+        # A message that is refused does not end its stream: each is by itself.
+        requests.put(request)
+        assert next(published).error.code == protocol.ERROR_CODE_UNAUTHENTICATED
+        requests.put(None)
 
 
 def test_names_of_another_tenant_are_out_of_reach(node: ServerProcess) -> None:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from goqueue.model import SECOND, Caller, Code, KeyId, Refused
+from goqueue.model import SECOND, Caller, Code, KeyId, Message, Offset, Refused
 from goqueue.model.requests import (
     AclDescription,
     AclEffect,
@@ -13,13 +13,19 @@ from goqueue.model.requests import (
     CreateKey,
     CreateTenant,
     CreateTopic,
+    DescribePartitions,
     KeyDescription,
     KeyList,
     ListKeys,
     ListTopics,
     Operation,
+    PartitionList,
+    Publish,
+    Published,
     QuotaChanges,
     Quotas,
+    Read,
+    Records,
     ResourceType,
     RevokeKey,
     Role,
@@ -31,6 +37,7 @@ from goqueue.model.requests import (
     key_digest,
     make_verifiers,
 )
+from goqueue.records import build
 from goqueue.sim.cluster import BrokerMachine
 from tests.simulation.calm_cluster import CalmCluster
 
@@ -128,6 +135,41 @@ def test_a_node_that_is_cut_off_is_named_and_follows_when_it_is_back(calm: Keyed
     calm.run.network.heal()
     calm.run.advance(3 * SECOND)
     assert calm.who_accepts(1) == 0
+
+
+def test_a_leader_that_is_cut_off_stores_nothing_of_a_key_that_is_revoked_meanwhile(
+    calm: KeyedCluster,
+) -> None:
+    caller = calm.create(new_key(1))
+    config = TopicConfig(replication_factor=3, min_insync_replicas=2)
+    calm.ask(CreateTopic(name="orders", partitions=1, config=config), TopicDescription)
+    calm.run.advance(SECOND)
+    listed = calm.ask(DescribePartitions(topic="orders"), PartitionList)
+    leader = next(
+        each for each in calm.run.machines if each.process.name == listed.partitions[0].leader
+    )
+    for process in calm.run.processes:
+        if process is not leader.process:
+            calm.run.network.cut(process.address, leader.process.address)
+            calm.run.network.cut(leader.process.address, process.address)
+    calm.run.advance(6 * SECOND)
+    others = [each for each in calm.run.machines if each is not leader]
+    revoked = calm.try_to_ask(RevokeKey(id=caller.key), others[0])
+    assert isinstance(revoked, KeyDescription), revoked
+    assert revoked.pending_nodes == (leader.process.name,)
+    stolen = Publish(topic="orders", batch=build([Message(value=b"stolen")]), targets=[0])
+    request = leader.ask(stolen, caller)
+    calm.run.advance(6 * SECOND)
+
+    answer = leader.replies.pop(request)
+    assert isinstance(answer, Published), answer
+    assert [each.refused for each in answer.placed] == [Code.REPLICATION_FAILED]
+    calm.run.network.heal()
+    calm.run.advance(8 * SECOND)
+    for machine in calm.run.machines:
+        reply = calm.try_to_ask(Read(topic="orders", partition=0, offset=Offset(0)), machine)
+        assert isinstance(reply, Records), reply
+        assert not reply.data
 
 
 def test_a_node_that_starts_again_accepts_nobody_before_it_knows_who_is_accepted(
