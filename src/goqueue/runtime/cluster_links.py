@@ -14,12 +14,13 @@ from goqueue.broker import ClusterConfig
 from goqueue.cluster import BrokerAddresses
 from goqueue.gateways import Endpoint, GatewayPort
 from goqueue.gateways.http import PEER_ROUTES, HttpApi, http_listener
+from goqueue.model.requests import derived_secret
 from goqueue.runtime.event_log import EventLog
 from goqueue.runtime.peers import Credentials, PeerConnections, PeerNetwork
 from goqueue.runtime.settings import Settings, TlsSettings
 from goqueue.runtime.tls import TlsListeners, TlsUnusable, build_client_context
 
-__all__ = ["cluster_config", "cluster_tls", "peer_connections"]
+__all__ = ["cluster_config", "cluster_tls", "peer_connections", "sealing_secret"]
 
 
 def cluster_config(settings: Settings, directory: str, *, is_clean: bool) -> ClusterConfig:
@@ -42,6 +43,17 @@ def cluster_config(settings: Settings, directory: str, *, is_clean: bool) -> Clu
         release=goqueue.__version__,
         is_clean=is_clean,
     )
+
+
+def sealing_secret(settings: Settings, own: bytes) -> bytes:
+    """What seals verifiers of keys: in a cluster with a secret all nodes can open them.
+
+    A cluster whose nodes prove themselves by certificates alone shares no secret: there a verifier
+    that is sealed is of use to the node that made it.
+    """
+    cluster = settings.cluster
+    shared = cluster.secret.reveal() if cluster.is_enabled else ""
+    return derived_secret(shared.encode(), "sigv4") if shared else own
 
 
 def cluster_tls(settings: Settings, log: EventLog) -> TlsListeners | None:

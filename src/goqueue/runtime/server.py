@@ -31,7 +31,12 @@ from goqueue.records import COMPILED
 from goqueue.runtime.backup_thread import BackupThread
 from goqueue.runtime.build_note import read_build_note
 from goqueue.runtime.clock import read_clock
-from goqueue.runtime.cluster_links import cluster_config, cluster_tls, peer_connections
+from goqueue.runtime.cluster_links import (
+    cluster_config,
+    cluster_tls,
+    peer_connections,
+    sealing_secret,
+)
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.development_certificates import development_certificate, development_names
 from goqueue.runtime.disk import Disk, reserve_for
@@ -122,7 +127,7 @@ class Server:
             if not self._settings.cluster.is_enabled:
                 require_alone(broker.data_dir)
             self._exporting = exporting = ExporterGroup(self._settings.tracing, broker.node_id)
-            maker = KeyMaker(self._directory.node_secret())
+            maker = KeyMaker(sealing_secret(self._settings, self._directory.node_secret()))
             node = await self._create_node(self._directory.receipt_key(), maker)
             self._keys = node.keys
             files = OsFileSystem(broker.data_dir)

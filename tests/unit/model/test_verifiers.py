@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from goqueue.model import KEY_RANDOM_BYTES, KeyId, is_key_text, key_text
 from goqueue.model.requests import (
+    derived_secret,
     key_digest,
     make_verifiers,
     scram_verifier,
@@ -111,3 +112,9 @@ def test_other_texts_are_no_keys() -> None:
     text = key_text(bytes(28))
     for wrong in ("", "gq_", text[:-1], text + "0", text.upper(), f" {text}", f"{text}\n"):
         assert not is_key_text(wrong)
+
+
+def test_a_secret_is_derived_as_by_rfc_5869() -> None:
+    vector = bytes.fromhex("8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d")
+    assert derived_secret(b"\x0b" * 22, "") == vector
+    assert derived_secret(b"\x0b" * 22, "sigv4") not in {vector, derived_secret(b"", "sigv4")}

@@ -309,6 +309,7 @@ from goqueue.model.requests.transactions import (
 from goqueue.model.requests.verifiers import (
     SALT_BYTES,
     SCRAM_ITERATIONS,
+    derived_secret,
     key_digest,
     make_verifiers,
     scram_verifier,
@@ -584,6 +585,7 @@ __all__ = [
     "VoteGiven",
     "Watch",
     "Watched",
+    "derived_secret",
     "key_digest",
     "lease_of",
     "make_verifiers",

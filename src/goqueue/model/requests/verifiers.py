@@ -17,6 +17,7 @@ from goqueue.model.requests.security import KeyVerifiers, ScramVerifier
 __all__ = [
     "SALT_BYTES",
     "SCRAM_ITERATIONS",
+    "derived_secret",
     "key_digest",
     "make_verifiers",
     "scram_verifier",
@@ -63,6 +64,12 @@ def sigv4_secret(secret: bytes) -> bytes:
     signing = b"AWS4" + secret
     assert len(signing) > hashlib.sha256().block_size, "a short secret is not hashed by HMAC"
     return hashlib.sha256(signing).digest()
+
+
+def derived_secret(shared: bytes, purpose: str) -> bytes:
+    """A secret for one purpose from one that several nodes share: HKDF-SHA256, without a salt."""
+    extracted = hmac.digest(bytes(hashlib.sha256().digest_size), shared, "sha256")
+    return hmac.digest(extracted, purpose.encode() + b"\x01", "sha256")
 
 
 def seal_sigv4(value: bytes, node_secret: bytes, key: KeyId) -> bytes:

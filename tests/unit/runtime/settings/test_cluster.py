@@ -2,6 +2,7 @@
 
 import pytest
 
+from goqueue.runtime.cluster_links import sealing_secret
 from tests.unit.runtime.settings.given_settings import problems, read
 
 MEMBER = {
@@ -105,3 +106,15 @@ def test_a_short_secret_is_warned_about() -> None:
     (warning,) = read(environment=given(MEMBER, {"cluster.secret": "short"})).warnings
     assert "cluster.secret is short" in warning
     assert "'short'" not in warning
+
+
+def test_nodes_with_one_secret_seal_verifiers_of_keys_alike() -> None:
+    one, other = b"1" * 32, b"2" * 32
+    member = read(environment=given(MEMBER))
+    assert sealing_secret(member, one) == sealing_secret(member, other) not in {one, other}
+    stranger = read(environment=given(MEMBER, cluster__secret="t" * 20))
+    assert sealing_secret(stranger, one) != sealing_secret(member, one)
+    # Alone, and where certificates prove nodes, there is no secret that others have.
+    assert sealing_secret(read(), one) == one
+    certified = given(MEMBER, TLS, cluster_tls__client_auth="require", cluster__secret="")
+    assert sealing_secret(read(environment=certified), one) == one
