@@ -308,8 +308,11 @@ class AuditTrail:
         record = msgspec.structs.replace(record, changes=tuple(changes))
         return AuditRecorded(record=record, request=request)
 
-    def follow(self, recorded: Sequence[AuditRecorded], version: int, now: Now) -> None:
-        """A record of the metadata log was followed, with these changes; it may come again."""
+    def follow(self, recorded: Sequence[AuditRecorded], version: int) -> None:
+        """A record of the metadata log was followed, with these changes; it may come again.
+
+        `resume` appends them, when all records of this turn were followed.
+        """
         for part, each in enumerate(recorded):
             place = _Place(version, part)
             if place <= self._followed or self._failure is not None:
@@ -322,7 +325,6 @@ class AuditTrail:
             if record.node == self._node_id and request in self._proposed:
                 del self._proposed[request]
                 self._awaited[request] = number
-        self._append(now)
 
     def _take_number(self) -> int:
         self._next_number += 1
@@ -467,7 +469,7 @@ class AuditTrail:
             self._appended.extend(batch)
 
     def resume(self, now: Now) -> None:
-        """Try again what a full disk did not take."""
+        """Append what waits: changes that were followed, or what a full disk did not take."""
         self._append(now)
 
     def handle(self, event: DiskEvent, now: Now) -> None:

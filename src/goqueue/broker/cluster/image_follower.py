@@ -85,7 +85,8 @@ class ImageFollower:
                 self._follow(change, image)
             audited = [each for each in record.changes if isinstance(each, AuditRecorded)]
             if audited:
-                self._state.audit.follow(audited, record.version, now)
+                self._state.audit.follow(audited, record.version)
+        self._state.audit.resume(now)
         self.access.follow(image.access)
         if self.access.is_current(image.access):
             self._version = image.version
