@@ -8,13 +8,16 @@ from goqueue.model.requests import (
     CreateTenant,
     CreateTopic,
     DescribePartitions,
+    DescribeUsage,
     PartitionList,
     Publish,
     Published,
     QuotaChanges,
     Quotas,
+    ResetUsage,
     Role,
     TenantDescription,
+    TenantUsage,
     TopicConfig,
     TopicDescription,
 )
@@ -133,3 +136,27 @@ def test_a_node_that_was_cut_off_tells_nothing_of_what_it_charged_meanwhile(
 
     assert own.is_in_debt(first.process.now().instant)
     assert not other.is_in_debt(second.process.now().instant)
+
+
+def test_any_node_tells_what_a_tenant_used_on_all_of_them(calm: KeyedCluster) -> None:
+    caller = calm.create(new_key(1, Role.PRODUCER, tenant="acme"))
+    batch = build([Message(value=b"x" * 100)] * _BATCH)
+    for number, machine in zip(range(_PARTITIONS), 2 * calm.run.machines, strict=True):
+        publish = Publish(topic="acme.orders", batch=batch, targets=[number] * _BATCH)
+        assert isinstance(calm.try_to_ask(publish, machine, caller), Published)
+
+    for machine in calm.run.machines:
+        usage = calm.try_to_ask(DescribeUsage(tenant="acme"), machine)
+        assert isinstance(usage, TenantUsage), usage
+        assert usage.total_messages_published == _PARTITIONS * _BATCH
+        assert (usage.topic_count, usage.partition_count) == (1, _PARTITIONS)
+        assert usage.storage_bytes >= _PARTITIONS * len(batch)
+    reset = calm.try_to_ask(ResetUsage(tenant="acme"), calm.run.machines[0])
+    assert isinstance(reset, TenantUsage), reset
+    assert reset.total_messages_published == 0
+    usage = calm.try_to_ask(DescribeUsage(tenant="acme"), calm.run.machines[1])
+    assert isinstance(usage, TenantUsage), usage
+    assert usage.total_messages_published == 0
+    unknown = calm.try_to_ask(DescribeUsage(tenant="globex"), calm.run.machines[1])
+    assert isinstance(unknown, Refused)
+    assert unknown.code is Code.TENANT_NOT_FOUND

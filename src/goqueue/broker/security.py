@@ -124,7 +124,7 @@ class SecurityAdmin:
     def _usage(self, tenant: str, now: Now) -> TenantUsage:
         found = self._registry.tenants.find(tenant)
         totals = self._registry.meters.of(found.id).totals
-        held = self._quotas.count(found)
+        held = self._quotas.count(found, with_copies=False)
         return TenantUsage(
             tenant_id=tenant,
             total_messages_published=totals.published_messages,
@@ -142,7 +142,7 @@ class SecurityAdmin:
         self, request: RequestId, command: DescribeTenantStatistics, _: Now
     ) -> None:
         tenant = self._registry.tenants.find(command.tenant)
-        held, quotas = self._quotas.count(tenant), tenant.quotas
+        held, quotas = self._quotas.count(tenant, with_copies=False), tenant.quotas
         meter = self._registry.meters.of(tenant.id)
         statistics = TenantStatistics(
             tenant_id=tenant.id,

@@ -95,8 +95,11 @@ class TenantQuotas:
         owner = self._state.security.tenants.owner
         return [name for name in names if owner(name) == tenant.id]
 
-    def count(self, tenant: Tenant) -> Held:
-        """What a tenant holds: one step for each of its partitions."""
+    def count(self, tenant: Tenant, *, with_copies: bool = True) -> Held:
+        """What a tenant holds here: one step for each of its partitions.
+
+        Without copies each partition counts on the node that leads it, so nodes can be added up.
+        """
         topics = partitions = size = 0
         for name in self.topics_of(tenant):
             topic = self._state.catalog.get(name)
@@ -106,7 +109,8 @@ class TenantQuotas:
             partitions += topic.stated.partitions
             for number in range(topic.stated.partitions):
                 partition = self._state.partitions.get(LogId(name, number))
-                size += 0 if partition is None else partition.log.size
+                if partition is not None and (with_copies or not partition.log.is_followed):
+                    size += partition.log.size
         return Held(topics, partitions, size)
 
     # Topics

@@ -188,6 +188,11 @@ class Log(LogFacts):
 
     # Replication
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether this is a copy of what another broker leads."""
+        return self._replica.role is ReplicaRole.FOLLOWER
+
     def assume_role(self, role: ReplicaRole, epoch: int) -> None:
         """Lead or follow in a leader epoch; `commit` moves the high watermark from now on."""
         self._replica = self._replica.succeeded_by(role, epoch, self.high_watermark)

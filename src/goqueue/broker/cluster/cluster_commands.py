@@ -47,10 +47,12 @@ from goqueue.model.requests import (
     DescribeReliability,
     DescribeSchedule,
     DescribeTenant,
+    DescribeTenantStatistics,
     DescribeTopic,
     DescribeTracing,
     DescribeTransaction,
     DescribeTransactions,
+    DescribeUsage,
     Drain,
     ElectLeader,
     EndCopies,
@@ -88,6 +90,7 @@ from goqueue.model.requests import (
     Release,
     ReportTransactions,
     ResetOffsets,
+    ResetUsage,
     ResumeSchedule,
     RevokePartitions,
     RunSchedule,
@@ -100,8 +103,8 @@ __all__ = ["CLUSTER_COMMANDS", "COORDINATOR_COMMANDS", "REFUSAL"]
 
 REFUSAL = (
     "this node is a member of a cluster, and a cluster of this version serves topics, publishing, "
-    "reading, delays, groups, queues, transactions, schedules, traces and replies; use a single "
-    "node for schemas and backups"
+    "reading, delays, groups, queues, transactions, schedules, traces, replies, keys and tenants; "
+    "use a single node for schemas, backups and the deletion of tenants"
 )
 
 CLUSTER_COMMANDS = frozenset(
@@ -145,10 +148,13 @@ CLUSTER_COMMANDS = frozenset(
         *ACCESS_COMMANDS,
         DescribeQuotas,
         DescribeTenant,
+        DescribeTenantStatistics,
+        DescribeUsage,
         ListAcls,
         ListKeys,
         ListTenants,
         ListTenantTopics,
+        ResetUsage,
     }
 )
 

@@ -2,15 +2,17 @@
 
 A trace is in pieces: each node keeps what happened on it. A reply goes to whichever node its
 requester waits at. The lanes of groups are known where those are coordinated, what was published
-where partitions are led. So all nodes that live are asked, at once; one that does not answer is
-left out, since what it keeps is for the life of its process only.
+where partitions are led, what a tenant used where it was served. So all nodes that live are asked,
+at once; one that does not answer is left out: what it keeps is for the life of its process, and
+what its tenants used is told again when it is back.
 
 Cost: one message to each other node and back. Bound: a search reads at most `SEARCHED_MAX` traces
 of each node, and judges the status of those.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Generic, TypeVar, get_args
 
 import msgspec
 
@@ -23,11 +25,17 @@ from goqueue.model import Code, Now, Refused, RequestId, Timestamp
 from goqueue.model.requests import (
     Command,
     DescribePriorities,
+    DescribeTenantStatistics,
+    DescribeUsage,
     FindTrace,
     PriorityStatistics,
+    Reply,
     ReplySent,
+    ResetUsage,
     SearchTraces,
     SendReply,
+    TenantStatistics,
+    TenantUsage,
     TraceDescription,
     TraceDetail,
     TraceEvent,
@@ -40,7 +48,16 @@ __all__ = ["SEARCHED_MAX", "NodeCommand", "NodeQuestions", "gather_of", "part_of
 SEARCHED_MAX = 1_000
 
 Handlers = dict[type, Handler]
-NodeCommand = DescribePriorities | FindTrace | SearchTraces | SendReply
+R = TypeVar("R", bound=Reply)
+NodeCommand = (
+    DescribePriorities
+    | DescribeTenantStatistics
+    | DescribeUsage
+    | FindTrace
+    | ResetUsage
+    | SearchTraces
+    | SendReply
+)
 
 
 class NodeQuestions:
@@ -55,7 +72,7 @@ class NodeQuestions:
         """The handlers of the edge, with those of questions to all nodes."""
         gate = LevelGate(self._edge.routes)
         handlers = dict(edge)
-        for kind in (DescribePriorities, FindTrace, SearchTraces, SendReply):
+        for kind in get_args(NodeCommand):
             handlers[kind] = gate.around(kind, partial(self._handle, here[kind]))
         return handlers
 
@@ -92,7 +109,11 @@ def gather_of(command: NodeCommand, count_dropped: Callable[[], None]) -> Gather
         case SendReply():
             return ReplyGather(count_dropped)
         case DescribePriorities():
-            return PriorityGather()
+            return SumGather(PriorityStatistics, _priorities)
+        case DescribeTenantStatistics():
+            return SumGather(TenantStatistics, _statistics)
+        case DescribeUsage() | ResetUsage():
+            return SumGather(TenantUsage, _usage)
 
 
 class TraceGather:
@@ -157,23 +178,54 @@ class ReplyGather:
         return ReplySent(is_delivered=False)
 
 
-class PriorityGather:
-    """The lanes of the coordinator, with what was published on all nodes."""
+class SumGather(Generic[R]):
+    """One answer of those of all nodes that gave one."""
 
-    def __init__(self) -> None:
-        self._found: list[PriorityStatistics] = []
+    def __init__(self, kind: type[R], add_up: Callable[[Sequence[R]], R]) -> None:
+        self._kind = kind
+        self._add_up = add_up
+        self._found: list[R] = []
 
     def add(self, part: Part, outcome: Outcome) -> Outcome | None:
-        if isinstance(outcome, PriorityStatistics):
+        if isinstance(outcome, self._kind):
             self._found.append(outcome)
         if part.request.parts:
             return None
         if not self._found:
             assert isinstance(outcome, Refused), "whoever is asked last did not answer, either"
             return outcome
-        counts = zip(*(each.published for each in self._found), strict=True)
-        most = max(self._found, key=lambda each: len(each.lanes))
-        return msgspec.structs.replace(most, published=tuple(map(sum, counts)))
+        return self._add_up(self._found)
+
+
+def _priorities(found: Sequence[PriorityStatistics]) -> PriorityStatistics:
+    """The lanes of the coordinator, with what was published on all nodes."""
+    counts = zip(*(each.published for each in found), strict=True)
+    most = max(found, key=lambda each: len(each.lanes))
+    return msgspec.structs.replace(most, published=tuple(map(sum, counts)))
+
+
+def _usage(found: Sequence[TenantUsage]) -> TenantUsage:
+    """What was used on all nodes; topics are the same on each."""
+    return msgspec.structs.replace(
+        found[0],
+        total_messages_published=sum(each.total_messages_published for each in found),
+        total_bytes_published=sum(each.total_bytes_published for each in found),
+        total_messages_consumed=sum(each.total_messages_consumed for each in found),
+        total_bytes_consumed=sum(each.total_bytes_consumed for each in found),
+        storage_bytes=sum(each.storage_bytes for each in found),
+        connection_count=sum(each.connection_count for each in found),
+        last_updated=max(each.last_updated for each in found),
+    )
+
+
+def _statistics(found: Sequence[TenantStatistics]) -> TenantStatistics:
+    """Storage is in parts; connections are limited on each node, so the fullest counts."""
+    return msgspec.structs.replace(
+        found[0],
+        storage_usage_percent=round(sum(each.storage_usage_percent for each in found), 2),
+        connection_usage_percent=max(each.connection_usage_percent for each in found),
+        quota_violations_total=sum(each.quota_violations_total for each in found),
+    )
 
 
 def _joined(pieces: Iterable[TraceDescription]) -> TraceDescription:

@@ -124,6 +124,9 @@ COMMANDS = {
     126: "AlterTenant",
     127: "SetTenantStatus",
     128: "AlterQuotas",
+    129: "DescribeUsage",
+    130: "DescribeTenantStatistics",
+    131: "ResetUsage",
 }
 REPLIES = {
     1: "Done",
@@ -177,6 +180,8 @@ REPLIES = {
     122: "AclDeleted",
     123: "TenantDescription",
     124: "Quotas",
+    125: "TenantUsage",
+    126: "TenantStatistics",
 }
 
 

@@ -1,5 +1,6 @@
 """What all nodes of a cluster know says one answer, also when some of them do not answer."""
 
+import msgspec
 import pytest
 
 from goqueue.broker.cluster.forward_parts import AtBroker, Gather, Outcome, Part, Request
@@ -8,11 +9,16 @@ from goqueue.model import LOCAL, Code, Instant, Refused, RequestId, Timestamp
 from goqueue.model.requests import (
     Command,
     DescribePriorities,
+    DescribeTenantStatistics,
+    DescribeUsage,
     FindTrace,
     PriorityStatistics,
     ReplySent,
+    ResetUsage,
     SearchTraces,
     SendReply,
+    TenantStatistics,
+    TenantUsage,
     TraceDescription,
     TraceDetail,
     TraceEvent,
@@ -159,3 +165,61 @@ def test_published_priorities_are_those_of_all_nodes() -> None:
     found = answer(command, gather_of(command, lambda: None), one, SILENT, one)
     assert isinstance(found, PriorityStatistics)
     assert found.published == (2, 0, 4, 0, 0)
+
+
+def test_what_a_tenant_used_is_the_sum_of_all_nodes_and_its_topics_are_those_of_one() -> None:
+    one = TenantUsage(
+        tenant_id="acme",
+        total_messages_published=3,
+        total_bytes_published=30,
+        total_messages_consumed=2,
+        total_bytes_consumed=20,
+        storage_bytes=100,
+        topic_count=4,
+        partition_count=12,
+        connection_count=1,
+        last_updated=Timestamp(5),
+    )
+    later = msgspec.structs.replace(one, last_updated=Timestamp(9))
+    for command in (DescribeUsage(tenant="acme"), ResetUsage(tenant="acme")):
+        found = answer(command, gather_of(command, lambda: None), one, SILENT, later)
+        assert found == TenantUsage(
+            tenant_id="acme",
+            total_messages_published=6,
+            total_bytes_published=60,
+            total_messages_consumed=4,
+            total_bytes_consumed=40,
+            storage_bytes=200,
+            topic_count=4,
+            partition_count=12,
+            connection_count=2,
+            last_updated=Timestamp(9),
+        )
+
+
+def test_of_the_statistics_of_a_tenant_storage_is_added_up_and_the_fullest_node_counts() -> None:
+    one = TenantStatistics(
+        tenant_id="acme",
+        storage_usage_percent=20.5,
+        topic_usage_percent=10.0,
+        partition_usage_percent=5.0,
+        connection_usage_percent=1.0,
+        quota_violations_total=2,
+    )
+    other = msgspec.structs.replace(one, connection_usage_percent=7.0)
+    command = DescribeTenantStatistics(tenant="acme")
+    found = answer(command, gather_of(command, lambda: None), one, other)
+    assert found == TenantStatistics(
+        tenant_id="acme",
+        storage_usage_percent=41.0,
+        topic_usage_percent=10.0,
+        partition_usage_percent=5.0,
+        connection_usage_percent=7.0,
+        quota_violations_total=4,
+    )
+
+
+def test_a_tenant_that_no_node_knows_is_refused_once() -> None:
+    command = DescribeUsage(tenant="acme")
+    refused = Refused(Code.TENANT_NOT_FOUND, tenant="acme")
+    assert answer(command, gather_of(command, lambda: None), refused, refused) is refused
