@@ -242,11 +242,7 @@ class PeerLink(asyncio.Protocol):
             if self.state is LinkState.HEAD:
                 self._receive_head(data)
             elif self.state is LinkState.HANDSHAKE or self.state is LinkState.OPEN:
-                for frame in self._decoder.feed(data):
-                    size = len(frame.header) + sum(map(len, frame.data))
-                    self._receive(decode_message(frame), frame.data, size)
-                    if self._transport.is_closing():
-                        break
+                self._receive_frames(data)
         except LinkRefused as refused:
             self._refuse(refused)
         except (FrameInvalid, HandshakeViolated, HeadInvalid) as error:
@@ -296,9 +292,11 @@ class PeerLink(asyncio.Protocol):
             status = status_of(head) if is_whole else 0
             if status == Outcome.UNPROVED.status:
                 raise LinkRefused("unauthenticated", "it has another cluster secret or authority")
-            if status != Outcome.LINK.status or rest:
+            if status != Outcome.LINK.status:
                 raise LinkRefused("http", f"it answers with status {status}")
             self._begin_handshake()
+            # A broker that is not ready says so at once, and waits for no hello.
+            self._receive_frames(rest)
             return
         outcome = Outcome.INVALID
         if is_whole and len(head) <= HEAD_BYTES_MAX:
@@ -353,6 +351,13 @@ class PeerLink(asyncio.Protocol):
         self._handshake = self._owner.handshake(self)
         if self.attempt is not None:
             self._write_message(self._handshake.begin(read_clock().wall))
+
+    def _receive_frames(self, data: bytes) -> None:
+        for frame in self._decoder.feed(data):
+            size = len(frame.header) + sum(map(len, frame.data))
+            self._receive(decode_message(frame), frame.data, size)
+            if self._transport.is_closing():
+                break
 
     def _receive(
         self,

@@ -20,7 +20,7 @@ from goqueue.model import (
     Secret,
     Send,
 )
-from goqueue.runtime.event_log import silent_log
+from goqueue.runtime.event_log import EventLog
 from goqueue.runtime.peers import Credentials, PeerConnections, PeerNetwork
 from goqueue.runtime.tls import build_client_context, build_context
 from tests.certificates import NEEDS_OPENSSL, Authority, Issued
@@ -43,12 +43,17 @@ class Broker:
         network = PeerNetwork(**fields)  # type: ignore[arg-type]  # the fields of the network
         self.name = name
         self.port = port
-        self.links = PeerConnections(network, silent_log(), Random(port))
+        self.lines: list[bytes] = []
+        self.links = PeerConnections(network, EventLog(self.lines.append), Random(port))
         self.events: list[PeerEvent] = []
 
     async def start(self, incarnation: int = 1) -> None:
         await self.links.open()
         await self.links.serve()
+        self.identify(incarnation)
+
+    def identify(self, incarnation: int = 1) -> None:
+        """Say who this broker is: before, it refuses every link."""
         self.links.carry_out(
             ConnectPeers(
                 identity=PeerIdentity(
@@ -115,6 +120,26 @@ def with_two(
 
 async def connected(*brokers: Broker) -> None:
     await until(lambda: all(each.lanes() == len(PeerLane) for each in brokers))
+
+
+def test_a_broker_that_is_starting_says_so_and_is_dialled_again() -> None:
+    async def run() -> None:
+        ports = free_ports(2)
+        near = Broker("near", ports[0], [ports[1]])
+        far = Broker("far", ports[1], [])
+        await far.links.open()
+        await far.links.serve()
+        await near.start()
+        try:
+            # Its refusal comes with the answer to the head, before any hello.
+            await until(lambda: any(b"not_ready" in line for line in near.lines))
+            far.identify()
+            await connected(near, far)
+        finally:
+            await near.links.stop(1)
+            await far.links.stop(1)
+
+    asyncio.run(run())
 
 
 def test_messages_of_a_lane_arrive_in_the_order_of_sending() -> None:
