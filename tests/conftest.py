@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.examples import IS_EXHAUSTIVE, examples
+from tests.examples import IS_EXHAUSTIVE, LOST_SEED, examples
 
 # Fresh seeds of the simulator begin here. Workers inherit it from the process that starts them.
 SEED_BASE = os.environ.setdefault("SIM_SEED_BASE", str(int(time.time()) * 1000))
@@ -121,5 +121,15 @@ def pytest_report_header() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how to run the same fresh seeds again."""
+    """Say how to run the same fresh seeds again, and which faults had to be searched for."""
     terminalreporter.write_line(f"fresh seeds: replay with SIM_SEED_BASE={SEED_BASE}")
+    lost = {
+        str(value)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == LOST_SEED
+    }
+    if lost:
+        words = "seeds that no longer find their fault: python -m tests.simulation.faults"
+        terminalreporter.write_line(" ".join((words, *sorted(lost))))

@@ -2,7 +2,10 @@
 
 import os
 
-__all__ = ["IS_EXHAUSTIVE", "examples"]
+__all__ = ["IS_EXHAUSTIVE", "LOST_SEED", "examples"]
+
+# The property of a test whose planted fault is no longer found by the seed that is remembered.
+LOST_SEED = "lost_seed"
 
 IS_EXHAUSTIVE = os.environ.get("GOQUEUE_EXHAUSTIVE") == "1"
 _FACTOR = 50
