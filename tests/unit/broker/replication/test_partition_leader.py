@@ -132,7 +132,7 @@ def test_a_wish_by_which_somebody_joins_is_kept_when_the_minimum_is_raised(
 
 
 def test_whoever_may_have_joined_may_lead_already(view: ClusterView) -> None:
-    """Its joining was asked for; whether it is committed, and who leads since, is not known here."""
+    """Its joining was asked for; whether it is committed, and who leads since, is not known."""
     leader = leader_of(view, "a")
     subscribed(leader, "b", 2, 0)
     assert leader.is_confirmed(Instant(5 * SECOND))
