@@ -1,8 +1,9 @@
 """Messages between brokers: their numbers and their encoding."""
 
 import msgspec
+import pytest
 
-from goqueue.model import PEER_MESSAGES, Heartbeat, Timestamp
+from goqueue.model import PEER_MESSAGES, USES_MAX, Heartbeat, Timestamp
 
 # Append only: a number that was released is never used for another message.
 RELEASED = {
@@ -53,6 +54,30 @@ def test_every_message_survives_its_encoding() -> None:
 
 
 def test_a_message_of_the_next_version_with_more_fields_is_understood() -> None:
-    longer = msgspec.msgpack.encode([16, 7, 9, 3, 5, True, False, "a field of the next version"])
+    fields = (*msgspec.structs.astuple(Heartbeat(is_leaving=True)), "a field of the next version")
+    longer = msgspec.msgpack.encode([16, *fields])
 
-    assert msgspec.msgpack.decode(longer, type=Heartbeat).is_leaving
+    assert msgspec.msgpack.decode(longer, type=Heartbeat) == Heartbeat(is_leaving=True)
+
+
+def test_a_heartbeat_of_the_version_before_tells_of_no_uses() -> None:
+    shorter = msgspec.msgpack.encode([16, 7, 9, 3, 5, True, False])
+
+    assert msgspec.msgpack.decode(shorter, type=Heartbeat).uses == ()
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        [["acme", -1]],
+        [["a" * 65, 1]],
+        [["acme", 1 << 54]],
+        [["acme", "many"]],
+        [["acme", 1]] * (USES_MAX + 1),
+    ],
+)
+def test_uses_that_cannot_be_are_refused(uses: list[list[object]]) -> None:
+    message = msgspec.msgpack.encode([16, 7, 9, 3, 5, True, False, uses])
+
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(message, type=Heartbeat)
