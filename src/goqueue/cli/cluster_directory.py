@@ -8,6 +8,7 @@ import uvloop
 
 from goqueue.cli.errors import Failure
 from goqueue.cli.output import Reply
+from goqueue.model import Refused
 from goqueue.runtime import (
     ConvertedDirectory,
     DataDirectoryUnusable,
@@ -97,7 +98,7 @@ def _failures(data_dir: str) -> Iterator[None]:
     except NotRecoverable as refusal:
         sentence = f"{data_dir} cannot be recovered, and nothing was changed: {refusal}"
         raise Failure(sentence, code="not_recoverable") from refusal
-    except (DataDirectoryUnusable, NodeHalted) as error:
+    except (DataDirectoryUnusable, NodeHalted, Refused) as error:
         raise Failure(str(error), code="data_directory") from error
     except OSError as error:
         reason = error.strerror or str(error)
