@@ -132,6 +132,8 @@ class StagedLogs:
         self._remove_snapshots()
         self._files.remove(_DECISION)
         self._files.sync_directory(REPLACEMENT)
+        self._files.remove_directory(REPLACEMENT)
+        self._files.sync_directory("")
         return decided.place
 
     def _decided(self) -> _Replacement:

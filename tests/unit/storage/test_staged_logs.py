@@ -74,6 +74,7 @@ def test_the_old_journals_are_kept_beside_the_new_ones() -> None:
 
     check_converted(files)
     assert {entry.name for entry in files.entries("unclaimed/1")} == {"__topics", "__groups"}
+    assert files.kind("replacement") is None
 
 
 def test_a_log_may_begin_at_a_later_offset() -> None:
