@@ -34,6 +34,7 @@ COMPILED = (
             "json_messages",
             "json_text",
             "record",
+            "record_finder",
             "routing",
             "traceparent",
         )

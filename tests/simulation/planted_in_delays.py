@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.delayed.delays import DelayedMessages
+from goqueue.broker.groups.read_ahead import FetchedBytes
 from goqueue.broker.publish import Publisher
 from goqueue.delivery import Delays, DeliveryQueue, Lanes, PriorityIndex, Wheel
 from goqueue.model import SECOND
@@ -211,6 +212,15 @@ def loses_what_the_last_lane_hands_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lanes, "take", lossy)
 
 
+def gathers_records_in_the_order_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    gather = FetchedBytes.gather
+
+    def careless(fetched: Any, group: Any, wanted: Any, offsets: Any, size: Any) -> Any:
+        return gather(fetched, group, wanted, sorted(offsets), size)
+
+    patch.setattr(FetchedBytes, "gather", careless)
+
+
 PLANTED_IN_DELAYS: tuple[Plant, ...] = (
     waits_before_the_record_is_committed,
     takes_a_delivery_for_done_when_it_is_appended,
@@ -238,4 +248,5 @@ PLANTED_IN_LANES: tuple[Plant, ...] = (
     drops_a_message_that_does_not_fit,
     drops_a_message_that_comes_back,
     loses_what_the_last_lane_hands_out,
+    gathers_records_in_the_order_of_the_log,
 )

@@ -205,8 +205,8 @@ class TraceRecorder:
         if place is None:
             return
         for part in parts:
-            messages, lease = part.messages, part.lease
-            contexts = list(map(_context_of, messages))
+            lease = part.lease
+            contexts = map(_context_of, part.messages) if lease.has_trace_contexts else ()
             self.tracer.add(
                 TraceEntry(
                     kind,
@@ -214,10 +214,8 @@ class TraceRecorder:
                     part.offsets,
                     now.wall,
                     now.wall,
-                    given={index: each for index, each in enumerate(contexts) if each}
-                    if any(contexts)
-                    else {},
-                    attempts=[lease.attempt] * len(messages),
+                    given={index: each for index, each in enumerate(contexts) if each},
+                    attempts=[lease.attempt] * len(part),
                     group=group.name,
                     group_number=group.number,
                     member=lease.member,

@@ -39,14 +39,14 @@ _SCATTERED_MIN = 8
 _FLAGS = bytes(1 if code == ord("1") else 0 for code in range(256))
 
 _offset_of = attrgetter("offset")
+_size_of = attrgetter("size")
+_context_of = attrgetter("trace_context")
 
 
-def _as_offsets(messages: Sequence[MessageSummary]) -> Sequence[int]:
-    """The offsets of messages, which rise; a range where none is missing between them."""
-    first, following = messages[0].offset, messages[-1].offset + 1
-    if following - first == len(messages):
-        return range(first, following)
-    return list(map(_offset_of, messages))
+def _as_range(offsets: Sequence[int]) -> Sequence[int]:
+    """Sorted offsets as a range, where none is missing between them."""
+    first, following = offsets[0], offsets[-1] + 1
+    return range(first, following) if following - first == len(offsets) else offsets
 
 
 def _ones(low: int, count: int) -> int:
@@ -90,12 +90,14 @@ class Lease:
 
     __slots__ = (
         "_folded",
+        "_has_contexts",
+        "_is_sorted",
+        "_messages",
         "attempt",
         "deadlines",
         "held",
         "in_flight",
         "member",
-        "messages",
         "offsets",
         "serial",
     )
@@ -103,15 +105,24 @@ class Lease:
     def __init__(
         self,
         messages: Sequence[MessageSummary],
+        delivered: Sequence[int],
         attempt: int,
         member: str,
+        *,
         serial: int,
         deadline: Instant,
+        is_rising: bool,
     ) -> None:
-        """`messages` are in the order of their offsets; `serial` is unique in this life."""
-        self.messages = messages
-        self.offsets = _as_offsets(messages)
+        """`delivered` are the offsets of the messages, both in the order of delivery.
+
+        `is_rising` says that this is the order of the offsets; `serial` is unique in this life.
+        """
+        self._messages = messages
+        # To sort numbers costs a third of sorting messages, at which hardly anybody looks again.
+        self.offsets = _as_range(delivered if is_rising else sorted(delivered))
+        self._is_sorted = is_rising
         self._folded: Folded | None = None
+        self._has_contexts: bool | None = None
         self.attempt = attempt
         self.member = member
         self.serial = serial
@@ -122,11 +133,30 @@ class Lease:
         self.deadlines: dict[int, int] = {deadline: self.in_flight}
 
     @property
+    def messages(self) -> Sequence[MessageSummary]:
+        """The messages in the order of their offsets."""
+        if not self._is_sorted:
+            self._messages, self._is_sorted = sorted(self._messages, key=_offset_of), True
+        return self._messages
+
+    @property
     def folded(self) -> Folded:
         """The offsets in their shorter form."""
         if self._folded is None:
             self._folded = Folded.of(self.offsets)
         return self._folded
+
+    @property
+    def size(self) -> int:
+        """The bytes of all its messages, be they in flight or not."""
+        return sum(map(_size_of, self._messages))
+
+    @property
+    def has_trace_contexts(self) -> bool:
+        """Whether a message has a trace context, be it in flight or not."""
+        if self._has_contexts is None:
+            self._has_contexts = any(map(_context_of, self._messages))
+        return self._has_contexts
 
     def find(self, named: Folded) -> int:
         """The messages that are named, as bits, be they in flight or not."""
@@ -167,13 +197,13 @@ class Lease:
     def is_sparse(self, sparse_min: int) -> bool:
         """Whether most of its messages are over, and there are many."""
         kept = (self.in_flight | self.held).bit_count()
-        return len(self.messages) >= max(sparse_min, _SPARSE_SHARE * kept)
+        return len(self.offsets) >= max(sparse_min, _SPARSE_SHARE * kept)
 
     def forget_over(self) -> None:
         """Keep only what is in flight or held; parts that were made before are void."""
         kept = self.in_flight | self.held
-        self.messages = _picked(self.messages, kept)
-        self.offsets = _as_offsets(self.messages)
+        self._messages = _picked(self.messages, kept)
+        self.offsets = _as_range(_picked(self.offsets, kept))
         self._folded = None
         self.deadlines = {
             at: squeezed
@@ -284,7 +314,7 @@ class LeaseTable:
         self._tidy()
         self._forget_over()
         self._leases[lease.serial] = lease
-        self._count(lease.member, len(lease.messages))
+        self._count(lease.member, len(lease.offsets))
         for deadline in lease.deadlines:
             heappush(self._deadlines, (deadline, lease.serial))
 

@@ -70,6 +70,14 @@ class NewLease(NamedTuple):
     offsets: Sequence[int]
 
 
+class _OfAttempt(NamedTuple):
+    """Messages that were delivered equally often, and their offsets in the same order."""
+
+    attempts: int
+    messages: list[MessageSummary]
+    offsets: list[int]
+
+
 class _HeldMessage(NamedTuple):
     """A message that a transaction holds, with the lease that ran when it was added, if one did."""
 
@@ -348,25 +356,31 @@ class DeliveryQueue:
         if not taken.messages:
             return []
         begun: list[NewLease] = []
-        for attempts, messages in self._by_attempts(taken.messages):
-            # They come lane by lane; a lease keeps them by offset.
-            by_offset = messages if taken.is_rising else sorted(messages, key=_offset_of)
-            lease = Lease(by_offset, attempts + 1, member, serial, deadline)
+        for attempts, messages, offsets in self._by_attempts(taken.messages):
+            lease = Lease(
+                messages,
+                offsets,
+                attempts + 1,
+                member,
+                serial=serial,
+                deadline=deadline,
+                is_rising=taken.is_rising,
+            )
             self._leases.add(lease)
-            offsets = lease.offsets if taken.is_rising else list(map(_offset_of, messages))
-            begun.append(NewLease(lease, offsets))
+            begun.append(NewLease(lease, lease.offsets if taken.is_rising else offsets))
             serial += 1
         return begun
 
-    def _by_attempts(
-        self, taken: list[MessageSummary]
-    ) -> Iterable[tuple[int, list[MessageSummary]]]:
+    def _by_attempts(self, taken: list[MessageSummary]) -> Iterable[_OfAttempt]:
         """What is taken, in its order, cut where the number of earlier deliveries changes."""
         position = self._position
-        if not position.has_attempts_of(map(_offset_of, taken)):
-            return [(0, taken)]
-        groups = groupby(taken, lambda message: position.attempts_of(message.offset))
-        return ((attempts, list(messages)) for attempts, messages in groups)
+        offsets = list(map(_offset_of, taken))
+        if not position.has_attempts_of(offsets):
+            yield _OfAttempt(0, taken, offsets)
+            return
+        for attempts, group in groupby(taken, lambda message: position.attempts_of(message.offset)):
+            messages = list(group)
+            yield _OfAttempt(attempts, messages, list(map(_offset_of, messages)))
 
     def find_lease(self, serial: int, named: Folded) -> LeasePart | None:
         """What is in flight of the messages that a lease is asked for; None if it is over."""

@@ -90,13 +90,13 @@ def visible_records(
 
 
 def leased_records(share: PartitionLeases, room: int) -> Iterator[Record]:
-    """The records of the leases of one partition, in offset order.
+    """The records of the leases of one partition, in offset order or that of delivery.
 
     Values are decompressed while their bytes fit into `room`; those after them come as stored.
     """
     offsets = sorted(share.offsets)
     for piece in share.data:
-        if not has_compressed(piece):
+        if not share.is_gathered and not has_compressed(piece):
             yield from pick(piece, offsets)
         else:
             wanted = frozenset(offsets)

@@ -52,7 +52,7 @@ from goqueue.records.header_scan import (
     scan_values,
     slice_records,
 )
-from goqueue.records.json_messages import JsonMessages, RecordFinder
+from goqueue.records.json_messages import JsonMessages
 from goqueue.records.layout import (
     BATCH_HEADER_START,
     HEADER_SIZE,
@@ -78,6 +78,7 @@ from goqueue.records.record import (
     rehead,
     visible,
 )
+from goqueue.records.record_finder import IndexedRecords, RecordFinder
 from goqueue.records.routing import Routed, Unroutable, murmur3, route
 from goqueue.records.traceparent import (
     CONTEXT_BYTES,
@@ -112,6 +113,7 @@ __all__ = [
     "Examined",
     "Flag",
     "IndexEntries",
+    "IndexedRecords",
     "JsonMessages",
     "LeaseEntry",
     "LeasedShare",

@@ -6,36 +6,12 @@ from goqueue.records.json_text cimport JsonText
 from goqueue.records.layout cimport (
     CONTROL_PREFIX, HEADER_SIZE, IS_COMPRESSED, IS_CONTROL, IS_DELAYED, IS_TOMBSTONE, OK,
 )
+from goqueue.records.record_finder cimport RecordFinder
 from goqueue.records.traceparent cimport header_context, trace_high, trace_low
 
 # Python numbers and bytes elsewhere, and too often used to be looked up each time.
 cdef Py_ssize_t _QUICK_HEADERS_MAX, _STEP_BYTES, _CONTEXT_BYTES, _TRACE_BYTES, _ORIGIN_BYTES
 cdef bytes _CODEC, _BATCH
-
-@cython.final
-cdef class _Piece:
-    cdef Cursor cursor
-    cdef int64_t _offset
-    cdef Py_ssize_t _position, _count, _next
-    # Every index is below `_count`, and both are one longer.
-    cdef int64_t[::1] _offsets, _positions
-
-    @cython.locals(cursor=Cursor, reason=int)
-    cdef bint seek(self, int64_t offset) except -1
-
-    @cython.locals(cursor=Cursor, position=Py_ssize_t, previous=int64_t, index=Py_ssize_t, reason=int)
-    cdef int _index(self) except -1
-
-    @cython.locals(index=Py_ssize_t, after=Py_ssize_t, middle=Py_ssize_t, reason=int)
-    cdef bint _search(self, int64_t offset) except -1
-
-@cython.final
-cdef class RecordFinder:
-    cdef list _pieces
-    cdef _Piece _last
-
-    @cython.locals(piece=_Piece)
-    cdef Cursor find(self, int64_t offset)
 
 @cython.final
 cdef class JsonMessages:

@@ -13,8 +13,7 @@ written into the same text.
 Invariant: the text is a list of whole messages, in the order in which they were added.
 """
 
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -25,6 +24,7 @@ from goqueue.records.cursor import Cursor
 from goqueue.records.json_text import JsonText
 from goqueue.records.layout import BATCH_HEADER, CODEC_HEADER, OFFSET_MAX, Buffer, Corrupt
 from goqueue.records.record import decode_headers
+from goqueue.records.record_finder import RecordFinder
 
 try:
     import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
@@ -43,13 +43,12 @@ if not cython.compiled:
     )
     from goqueue.records.traceparent import header_context, trace_high, trace_low
 
-__all__ = ["JsonMessages", "RecordFinder"]
+__all__ = ["JsonMessages"]
 
 _PRIORITIES = tuple([b',"priority":"%b"' % each.name.lower().encode() for each in Priority])
 _ENCODER = msgspec.json.Encoder()
 _CODEC = CODEC_HEADER.encode()
 _BATCH = BATCH_HEADER
-_NONE = array("q", bytes(8))
 # Of text, in about a millisecond.
 _STEP_BYTES = 1024 * 1024
 # Each name is compared with all before it.
@@ -58,99 +57,6 @@ _CONTEXT_BYTES = 25
 _TRACE_BYTES = 16
 _ORIGIN_BYTES = 8
 _U64_MAX = (1 << 64) - 1
-
-
-class _Piece:
-    """Records of which the offsets rise, found one after the other or by an index of them all."""
-
-    __slots__ = ("_count", "_next", "_offset", "_offsets", "_position", "_positions", "cursor")
-
-    def __init__(self, piece: Buffer) -> None:
-        self.cursor = Cursor(piece)
-        # The record that was found last, and where the next one begins.
-        self._offset = -1
-        self._position = 0
-        # The index, if there is one, and which entry of it follows the one that was found last.
-        self._count = -1
-        self._next = 0
-        self._offsets = self._positions = _NONE
-
-    def seek(self, offset: int) -> bool:
-        """Move the cursor to the record with this offset; False if there is none."""
-        if self._count < 0:
-            cursor = self.cursor
-            while self._offset < offset and self._position < cursor.size:
-                reason = cursor.rise(self._position, self._offset)
-                if reason != OK:
-                    raise cursor.corrupt(reason)
-                self._offset = cursor.offset
-                self._position = cursor.end
-                if self._offset == offset:
-                    return True
-            self._index()
-        return self._search(offset)
-
-    def _index(self) -> None:
-        """Note where every record begins: what is wanted is not in order."""
-        cursor = self.cursor
-        reason = cursor.hop_all()
-        if reason != OK:
-            raise cursor.corrupt(reason)
-        self._count = cursor.count
-        # One more than there are: there is no view of nothing.
-        self._offsets = array("q", bytes(8 * self._count + 8))
-        self._positions = array("q", bytes(8 * self._count + 8))
-        position = 0
-        previous = -1
-        for index in range(self._count):
-            reason = cursor.rise(position, previous)
-            if reason != OK:
-                raise cursor.corrupt(reason)
-            previous = cursor.offset
-            self._offsets[index] = previous
-            self._positions[index] = position
-            position = cursor.end
-
-    def _search(self, offset: int) -> bool:
-        index = self._next
-        if index >= self._count or self._offsets[index] != offset:
-            index = 0
-            after = self._count
-            while index < after:
-                middle = (index + after) // 2
-                if self._offsets[middle] < offset:
-                    index = middle + 1
-                else:
-                    after = middle
-            if index >= self._count or self._offsets[index] != offset:
-                return False
-        self._next = index + 1
-        reason = self.cursor.hop(self._positions[index])
-        if reason != OK:
-            raise self.cursor.corrupt(reason)
-        return True
-
-
-class RecordFinder:
-    """Finds records by their offsets in pieces of stored ones; offsets rise within a piece."""
-
-    __slots__ = ("_last", "_pieces")
-
-    def __init__(self, pieces: Iterable[Buffer]) -> None:
-        self._pieces = [_Piece(piece) for piece in pieces]
-        self._last = self._pieces[0] if self._pieces else _Piece(b"")
-
-    def find(self, offset: int) -> Cursor:
-        """The record with this offset, under a cursor."""
-        if not self._last.seek(offset):
-            for piece in self._pieces:
-                if piece.seek(offset):
-                    self._last = piece
-                    break
-            else:
-                # A lease without its bytes would be a message that nobody can settle.
-                raise KeyError(offset)
-        return self._last.cursor
 
 
 class JsonMessages:

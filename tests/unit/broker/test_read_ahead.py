@@ -6,7 +6,9 @@ from goqueue.broker.groups import read_ahead
 from goqueue.broker.groups.read_ahead import FetchedBytes
 from goqueue.model import FetchedSlice, LogId, Message, Offset, Slice
 from goqueue.records import build, stamp, walk
-from tests.unit.broker.users import ORDERS, ack, poll, publish, shop, values
+from tests.unit.broker.groups import priorities
+from tests.unit.broker.groups.priorities import BACKGROUND, CRITICAL, NORMAL, lanes_of
+from tests.unit.broker.users import ORDERS, ack, nack, poll, publish, shop, values
 
 BIG = "x" * 5000
 
@@ -55,6 +57,79 @@ def test_polls_of_several_partitions_read_each_of_them_once() -> None:
 
     assert len(poll(node)) == 6
     assert node.reads - before == 3
+
+
+def test_scattered_messages_of_several_lanes_are_not_read_again() -> None:
+    node = shop()
+    priorities.publish(node, [NORMAL, CRITICAL, BACKGROUND, CRITICAL] * 30)
+    before = node.reads
+
+    found = poll(node, count=40) + poll(node, count=40)
+
+    assert set(lanes_of(found)) == {CRITICAL, NORMAL, BACKGROUND}
+    assert len({each.record.offset for each in found}) == 80
+    assert (node.fetches, node.reads - before) == (1, 1)
+
+
+def test_what_comes_back_after_its_bytes_are_gone_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = shop()
+    priorities.publish(node, [NORMAL, CRITICAL] * 9)
+    first = poll(node)
+    for each in first:
+        nack(node, each, delay_ns=0)
+    monkeypatch.setattr(read_ahead, "_KEPT_BYTES_MAX", 0)
+    priorities.publish(node, [NORMAL, CRITICAL] * 9)
+    before = node.reads
+
+    again = poll(node)
+
+    assert [each.record for each in again if each.attempt == 2] == [each.record for each in first]
+    assert node.reads > before
+
+
+def test_records_of_several_fetches_are_gathered_in_any_order() -> None:
+    kept = FetchedBytes()
+    for first in (0, 3, 6):
+        kept.keep(1, a_slice(first, first + 3), first + 3, fetched(first, 3), 0)
+    one = kept.size // 9
+
+    found = kept.gather(1, a_slice(1, 9), [8, 1, 4], 3 * one)
+
+    assert found is not None
+    assert list(walk(found.data).offsets) == [8, 1, 4]
+    for offsets, size in (([8, 9], 2 * one), ([8, 1], 2 * one + 1), ([8, 1], 2 * one - 1)):
+        assert kept.gather(1, a_slice(1, 9), offsets, size) is None
+    assert kept.gather(1, a_slice(1, 9, segment=5), [8, 1], 2 * one) is None
+    assert kept.gather(2, a_slice(1, 9), [8, 1], 2 * one) is None
+
+
+def test_a_fetch_stays_while_something_above_the_floor_is_in_it() -> None:
+    kept = FetchedBytes()
+    for first, floor in ((0, 0), (3, 2), (6, 3), (6, 3)):
+        kept.keep(1, a_slice(first, first + 3), first + 3, fetched(first, 3), floor)
+    one = kept.size // 6
+
+    assert kept.gather(1, a_slice(0, 9), [2], one) is None
+    assert kept.gather(1, a_slice(0, 9), [3, 8], 2 * one) is not None
+
+    kept.keep(1, a_slice(9, 12), 12, fetched(9, 3))
+    assert kept.size == 3 * one
+
+
+def test_the_fetches_of_one_queue_are_bounded_and_the_oldest_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = fetched(0, 1)
+    monkeypatch.setattr(read_ahead, "_OF_QUEUE_BYTES_MAX", 3 * len(data))
+    kept = FetchedBytes()
+    for first in range(5):
+        kept.keep(1, a_slice(first, first + 1), first + 1, fetched(first, 1), 0)
+
+    assert kept.size == 3 * len(data)
+    assert kept.gather(1, a_slice(0, 5), [1], len(data)) is None
+    assert kept.gather(1, a_slice(0, 5), [4, 2], 2 * len(data)) is not None
 
 
 def test_a_slice_is_found_only_where_all_of_it_is_kept() -> None:

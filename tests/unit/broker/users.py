@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from goqueue.gateways import leased_records
 from goqueue.model import (
     BATCH_HEADER,
     SECOND,
@@ -43,7 +44,7 @@ from goqueue.model.requests import (
     TopicDescription,
     lease_of,
 )
-from goqueue.records import build, last_offset, pick, visible
+from goqueue.records import build, last_offset, visible
 from tests.unit.broker.driven_node import DrivenNode
 
 ORDERS = LogId("orders", 0)
@@ -152,9 +153,9 @@ def polled(node: DrivenNode, request: RequestId) -> list[str]:
 def deliveries(leased: Leased) -> list[Delivery]:
     found = []
     for share in leased.partitions:
-        records = {
-            record.offset: record for data in share.data for record in pick(data, share.offsets)
-        }
+        records = {record.offset: record for record in leased_records(share, 1 << 30)}
+        if share.is_gathered:
+            assert list(records) == share.offsets, "gathered records are in the order of delivery"
         assert sorted(records) == sorted(share.offsets), "not all that was leased is there"
         found += [
             Delivery(

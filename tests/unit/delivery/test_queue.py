@@ -2,11 +2,12 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from goqueue.delivery import DeliveryQueue, LeasePart, Position
+from goqueue.delivery import LANES, DeliveryQueue, LeasePart, Position
 from goqueue.model import HOUR, Folded, Instant, runs
+from goqueue.model.requests import LaneSettings
 from goqueue.records import MessageSummary
 from tests.unit.delivery.leased import offsets_of, singles
 
@@ -158,3 +159,29 @@ def test_a_lease_that_is_nearly_over_keeps_little_in_memory() -> None:
     kept = queue.find_lease(1, Folded.of([500]))
     assert kept is not None
     assert list(queue.ack([kept])) == [500]
+
+
+@given(
+    st.lists(st.integers(0, LANES - 1), min_size=1, max_size=60),
+    st.lists(st.integers(1, 30), min_size=1, max_size=5),
+)
+@example([1, 0, 3, 2], [3])
+def test_a_lease_of_several_lanes_has_its_messages_by_offset(
+    lanes: list[int], counts: list[int]
+) -> None:
+    messages = [MessageSummary(at, 10 + at, lane, b"", b"") for at, lane in enumerate(lanes)]
+    queue = DeliveryQueue(Position(0), keeps_key_order=False, lanes=LaneSettings(weights=(1,) * 5))
+    queue.learn(messages, len(messages))
+    left = list(range(len(messages)))
+
+    for serial, count in enumerate(counts):
+        for new in queue.lease(f"m{serial}", count, 1 << 30, Instant(HOUR), serial):
+            offsets = sorted(new.offsets)
+            assert list(new.lease.offsets) == offsets
+            assert isinstance(new.lease.offsets, range) == (
+                offsets[-1] - offsets[0] + 1 == len(offsets)
+            )
+            assert new.lease.size == sum(10 + offset for offset in offsets)
+            assert [each.offset for each in new.lease.messages] == offsets
+            left = [each for each in left if each not in offsets]
+    assert len(left) == max(0, len(messages) - sum(counts))

@@ -13,6 +13,7 @@ from goqueue.records import (
     UNFRAMED,
     Codec,
     Corrupt,
+    RecordFinder,
     RecordSlice,
     ValueRun,
     build,
@@ -63,6 +64,24 @@ def test_a_record_that_is_not_whole_is_left_out_of_a_slice() -> None:
     assert slice_records(b"", 5, FAR, FAR) == RecordSlice(0, 0, 5, False)
 
 
+def find_and_gather(
+    pieces: tuple[memoryview, ...], offsets: list[int], size: int
+) -> bytearray | None:
+    return RecordFinder(pieces).gather(offsets, size)
+
+
+@pytest.mark.parametrize("order", [[9, 5, 6], [6, 5, 9, 5]])
+def test_records_in_no_order_are_found_if_each_is_asked_for_in_its_turn(order: list[int]) -> None:
+    data = RecordFinder((GAPPED,)).gather(order, SIZE * len(order))
+    assert data is not None
+    again = RecordFinder((data,)).gather(order, len(data))
+
+    assert list(walk(data).offsets) == order
+    assert again == data
+    with pytest.raises(Corrupt, match="offset"):
+        RecordFinder((data,)).gather([7, *order], len(data))
+
+
 @given(batches, st.lists(st.integers(0, 4), unique=True), st.integers(0, 5))
 def test_records_are_gathered_out_of_pieces_byte_for_byte_in_any_order(
     batch: list[Message], wanted: list[int], cut: int
@@ -76,10 +95,11 @@ def test_records_are_gathered_out_of_pieces_byte_for_byte_in_any_order(
 
     pieces = (memoryview(built)[:middle], memoryview(built)[middle:])
 
-    assert gather_records(pieces, offsets, len(expected)) == expected
-    assert gather_records(pieces, offsets, len(expected) + 1) is None
-    if expected:
-        assert gather_records(pieces, offsets, len(expected) - 1) is None
+    for gather in (gather_records, find_and_gather):
+        assert gather(pieces, offsets, len(expected)) == expected
+        assert gather(pieces, offsets, len(expected) + 1) is None
+        if expected:
+            assert gather(pieces, offsets, len(expected) - 1) is None
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,10 @@ def lease(data: Buffer) -> None:
         JsonMessages(b"[", FAR).add_found(RecordFinder((data,)), range(20))
 
 
+def gather(data: Buffer) -> None:
+    RecordFinder((data,)).gather([7, 3, 9, 0, 1], len(data))
+
+
 PASSES: dict[str, Callable[[Buffer], object]] = {
     "route": lambda data: route(data, 3, 0, None, body_bytes_max=99, needs_key=False),
     "examine": examine,
@@ -55,6 +59,7 @@ PASSES: dict[str, Callable[[Buffer], object]] = {
     "find_trace_contexts": find_trace_contexts,
     "show": show,
     "lease": lease,
+    "gather": gather,
     "rehead": lambda data: rehead(data, 0, (("name", b"value"),)),
 }
 

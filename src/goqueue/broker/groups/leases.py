@@ -57,6 +57,8 @@ __all__ = ["LeaseSlices", "PollLease", "PollLeases", "fill", "find_slices", "set
 # Messages with fewer offsets between them are read in one.
 _GAP_MAX = 128
 _SLICE_BYTES_MAX = 1024 * 1024
+# If other records are at most a quarter of those that are leased, they are read along.
+_BETWEEN_SHARE = 4
 
 # How many queues are asked what a member holds for one unit of work.
 _LOADS_PER_UNIT = 20
@@ -199,6 +201,16 @@ class _Room(msgspec.Struct, frozen=True):
     visibility_ns: int
 
 
+class _Stored(msgspec.Struct, frozen=True):
+    """Where the records of a share are, their size, and those that cannot be read any more."""
+
+    slices: tuple[Slice | FetchedSlice, ...]
+    size: int
+    lost: frozenset[int] = frozenset()
+    # The records alone, in the order of delivery.
+    is_gathered: bool = False
+
+
 class _Share(msgspec.Struct, frozen=True):
     """What a poll is handed of one partition."""
 
@@ -294,20 +306,9 @@ class PollLeases:
         begun = self._take(group, partition.log_id, queue, room, now)
         if not begun:
             return None
-        messages = begun[0].lease.messages
-        offsets = begun[0].lease.offsets
-        if len(begun) > 1:
-            messages = sorted(
-                [message for each in begun for message in each.lease.messages], key=_offset_of
-            )
-            offsets = list(map(_offset_of, messages))
-        sizes = list(map(_size_of, messages))
-        size = sum(sizes)
-        found = find_slices(partition.log, offsets, sizes)
-        if found.lost:
-            lost = frozenset(found.lost)
-            size -= sum(message.size for message in messages if message.offset in lost)
-            begun = self._settle_lost(group, partition, queue, begun, lost)
+        stored = self._find_records(group, partition, begun)
+        if stored.lost:
+            begun = self._settle_lost(group, partition, queue, begun, stored.lost)
             if not begun:
                 return None
         must_wait = self._count(group, partition, begun, now)
@@ -315,14 +316,58 @@ class PollLeases:
         self._state.traces.leased(Kind.FETCH, group, partition.log_id, parts, now)
         alarm = ForQueue(group.number, partition.log_id)
         self._state.alarms.bring_forward(alarm, Instant(now.instant + room.visibility_ns))
-        return _Share(
-            self._partition_leases(
-                group, partition, begun, size, Timestamp(now.wall + room.visibility_ns)
-            ),
-            self._read_ahead.fetched(group.number, found.slices),
-            size,
-            must_wait,
-        )
+        deadline = Timestamp(now.wall + room.visibility_ns)
+        leased = self._partition_leases(group, partition, begun, stored, deadline)
+        return _Share(leased, stored.slices, stored.size, must_wait)
+
+    def _find_records(self, group: Group, partition: Partition, begun: list[NewLease]) -> _Stored:
+        """The records of these leases: in memory where all are, else where to read them."""
+        offsets = begun[0].lease.offsets
+        if len(begun) > 1:
+            offsets = sorted(chain.from_iterable(each.lease.offsets for each in begun))
+        gathered = self._gather(group, partition, begun, offsets)
+        if gathered is not None:
+            return gathered
+        messages = begun[0].lease.messages
+        if len(begun) > 1:
+            messages = sorted(
+                [message for each in begun for message in each.lease.messages], key=_offset_of
+            )
+        sizes = list(map(_size_of, messages))
+        size = sum(sizes)
+        found = find_slices(partition.log, offsets, sizes)
+        lost = frozenset(found.lost)
+        if lost:
+            size -= sum(message.size for message in messages if message.offset in lost)
+        return _Stored(self._read_ahead.fetched(group.number, found.slices), size, lost)
+
+    def _gather(
+        self,
+        group: Group,
+        partition: Partition,
+        begun: list[NewLease],
+        offsets: Sequence[int],
+    ) -> _Stored | None:
+        """Scattered records, if all of them were read ahead and may be read still."""
+        first, below = offsets[0], offsets[-1] + 1
+        order, is_rising = begun[0].offsets, begun[0].offsets is begun[0].lease.offsets
+        if len(begun) > 1:
+            order, is_rising = [each for lease in begun for each in lease.offsets], False
+        if is_rising and _BETWEEN_SHARE * (below - first - len(offsets)) <= len(offsets):
+            return None
+        size = sum(each.lease.size for each in begun)
+        try:
+            wanted = partition.log.read(Offset(first), size, below=Offset(below))
+        except Refused:
+            return None
+        if wanted is None or wanted.below != below:
+            # Damage, or the end of a segment.
+            return None
+        # Other brokers, also older ones, pick records out in the order of their offsets.
+        is_gathered = self._state.coordinator_epoch is None
+        records = order if is_gathered else offsets
+        found = self._read_ahead.gathered(group.number, wanted, records, size)
+        return None if found is None else _Stored((found,), size, is_gathered=is_gathered)
 
     def _take(
         self, group: Group, log: LogId, queue: DeliveryQueue, room: _Room, now: Now
@@ -378,7 +423,7 @@ class PollLeases:
         group: Group,
         partition: Partition,
         begun: list[NewLease],
-        size: int,
+        stored: _Stored,
         deadline: Timestamp,
     ) -> PartitionLeases:
         log, write = partition.log_id, self._state.lease_handles.write
@@ -394,7 +439,12 @@ class PollLeases:
             for lease, offsets in begun
         )
         return PartitionLeases(
-            log=log, leases=leases, deadline=deadline, size=size, seed=self._state.traces.seed(log)
+            log=log,
+            leases=leases,
+            deadline=deadline,
+            size=stored.size,
+            seed=self._state.traces.seed(log),
+            is_gathered=stored.is_gathered,
         )
 
     def _settle_lost(

@@ -9,7 +9,7 @@ Invariants
 - Of a node at most `_KEPT_MAX` fetches of `_KEPT_BYTES_MAX` together are kept; the oldest go first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -21,7 +21,7 @@ from goqueue.delivery import DeliveryQueue
 from goqueue.groups import Group
 from goqueue.model import FetchedSlice, LogId, Now, Offset, Slice
 from goqueue.model.requests import Mode
-from goqueue.records import scan_messages, slice_records
+from goqueue.records import IndexedRecords, RecordFinder, scan_messages, slice_records
 
 __all__ = [
     "Learned",
@@ -29,7 +29,9 @@ __all__ = [
 ]
 
 _FETCH_BYTES = 256 * 1024
-_KEPT_BYTES_MAX = 4 * 1024 * 1024
+_KEPT_BYTES_MAX = 32 * 1024 * 1024
+# What a queue of several lanes knows of messages of 100 bytes.
+_OF_QUEUE_BYTES_MAX = 4 * 1024 * 1024
 _KEPT_MAX = 1000
 
 
@@ -46,33 +48,66 @@ class _Kept(msgspec.Struct, frozen=True):
     wanted: Slice
     upto: int
     data: memoryview
+    records: IndexedRecords
 
 
 class FetchedBytes:
-    """The last fetch of each group and partition, as far as there is room."""
+    """The last fetches of each group and partition, as far as there is room."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, LogId], _Kept] = {}
+        # Those of a queue in the order in which they came; queues by when they were last read for.
+        self._kept: dict[tuple[int, LogId], list[_Kept]] = {}
         self._size = 0
+        self._count = 0
 
     @property
     def size(self) -> int:
         """How many bytes are kept."""
         return self._size
 
-    def keep(self, group: int, wanted: Slice, upto: int, data: memoryview) -> None:
-        self.forget(group, wanted.log)
+    def keep(
+        self, group: int, wanted: Slice, upto: int, data: memoryview, floor: int | None = None
+    ) -> None:
+        """Keep what was read for a queue instead of what was read before.
+
+        With a floor earlier fetches stay that reach beyond it: messages of them are still to come.
+        """
+        earlier = self._take(group, wanted.log)
         if len(data) > _KEPT_BYTES_MAX:
             return
-        self._kept[group, wanted.log] = _Kept(wanted, upto, data)
-        self._size += len(data)
-        while self._size > _KEPT_BYTES_MAX or len(self._kept) > _KEPT_MAX:
-            self.forget(*next(iter(self._kept)))
+        room = _OF_QUEUE_BYTES_MAX - len(data)
+        kept = [_Kept(wanted, upto, data, IndexedRecords(data))]
+        for each in reversed(earlier if floor is not None else ()):
+            is_again = wanted.offset <= each.wanted.offset and each.upto <= upto
+            if each.upto <= (floor or 0) or is_again:
+                continue
+            room -= len(each.data)
+            if room < 0:
+                break
+            kept.append(each)
+        self._kept[group, wanted.log] = kept[::-1]
+        self._count += len(kept)
+        self._size += sum([len(each.data) for each in kept])
+        while self._size > _KEPT_BYTES_MAX or self._count > _KEPT_MAX:
+            self._drop_oldest()
+
+    def _take(self, group: int, log: LogId) -> list[_Kept]:
+        """What is kept for a queue, which is not any more."""
+        taken = self._kept.pop((group, log), [])
+        self._count -= len(taken)
+        self._size -= sum([len(each.data) for each in taken])
+        return taken
+
+    def _drop_oldest(self) -> None:
+        """Forget one fetch of the queue for which nothing was read for the longest time."""
+        key, kept = next(iter(self._kept.items()))
+        self._size -= len(kept.pop(0).data)
+        self._count -= 1
+        if not kept:
+            del self._kept[key]
 
     def forget(self, group: int, log: LogId) -> None:
-        kept = self._kept.pop((group, log), None)
-        if kept is not None:
-            self._size -= len(kept.data)
+        self._take(group, log)
 
     def forget_log(self, log: LogId) -> None:
         """Records of a log may be others now."""
@@ -80,18 +115,35 @@ class FetchedBytes:
             self.forget(*key)
 
     def find(self, group: int, wanted: Slice) -> Slice | FetchedSlice:
-        """The slice with its bytes, if all of them are kept."""
-        kept = self._kept.get((group, wanted.log))
-        if kept is None or wanted.segment != kept.wanted.segment:
-            return wanted
-        if wanted.offset < kept.wanted.offset or wanted.below > kept.upto:
-            return wanted
-        part = slice_records(kept.data, wanted.offset, wanted.below, len(kept.data))
-        data = kept.data[part.start : part.end]
-        if 4 * len(data) < len(kept.data):
-            # A slow reader of a few messages must not hold on to all that was read with them.
-            data = memoryview(bytes(data))
-        return FetchedSlice(wanted=wanted, data=data) if data else wanted
+        """The slice with its bytes, if all of them are kept together."""
+        for kept in self._kept.get((group, wanted.log), ()):
+            if wanted.segment != kept.wanted.segment:
+                continue
+            if kept.wanted.offset <= wanted.offset and wanted.below <= kept.upto:
+                return _cut(kept, wanted)
+        return wanted
+
+    def gather(
+        self, group: int, wanted: Slice, offsets: Sequence[int], size: int
+    ) -> FetchedSlice | None:
+        """These records of a slice, in this order and of this size; None if some are not kept."""
+        kept = [
+            each.records
+            for each in self._kept.get((group, wanted.log), ())
+            if each.wanted.segment == wanted.segment
+        ]
+        data = RecordFinder(kept).gather(offsets, size) if kept else None
+        return None if data is None else FetchedSlice(wanted=wanted, data=memoryview(data))
+
+
+def _cut(kept: _Kept, wanted: Slice) -> Slice | FetchedSlice:
+    """A slice out of the bytes of a fetch."""
+    part = slice_records(kept.data, wanted.offset, wanted.below, len(kept.data))
+    data = kept.data[part.start : part.end]
+    if 4 * len(data) < len(kept.data):
+        # A slow reader of a few messages must not hold on to all that was read with them.
+        data = memoryview(bytes(data))
+    return FetchedSlice(wanted=wanted, data=data) if data else wanted
 
 
 class ReadAhead:
@@ -148,6 +200,12 @@ class ReadAhead:
     def fetched(self, group: int, slices: Iterable[Slice]) -> tuple[Slice | FetchedSlice, ...]:
         """The slices of an answer, with their bytes where those were read ahead."""
         return tuple(self._fetched.find(group, wanted) for wanted in slices)
+
+    def gathered(
+        self, group: int, wanted: Slice, offsets: Sequence[int], size: int
+    ) -> FetchedSlice | None:
+        """These records of a slice, in this order and of this size, if all were read ahead."""
+        return self._fetched.gather(group, wanted, offsets, size)
 
     # Looking
 
@@ -261,5 +319,7 @@ class ReadAhead:
         if aborted.within(wanted.offset, upto):
             known = [message for message in known if message.offset not in aborted]
         queue.learn(known, upto, wanted.offset)
-        self._fetched.keep(purpose.group, wanted, upto, data)
+        # Lanes go at their own pace, so that their messages are of several fetches.
+        floor = queue.floor if wanted.log in self._state.priority_indexes else None
+        self._fetched.keep(purpose.group, wanted, upto, data, floor)
         self._indexer.count_known(partition, known, wanted.offset, upto, now)

@@ -210,6 +210,8 @@ def _share(share: PartitionLeases) -> tuple[Buffer, ...]:
 
 def _gather(share: PartitionLeases) -> Buffer | None:
     """The records of a share alone, in the order of delivery; None if it is sent as it was read."""
+    if share.is_gathered:
+        return share.data[0]
     size = sum(map(len, share.data))
     has_others = size > share.size + share.size // _BETWEEN_SHARE
     if size > _GATHERED_BYTES_MAX or not (has_others or _is_scattered(share)):

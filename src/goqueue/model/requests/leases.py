@@ -45,7 +45,8 @@ class LeasedRun(msgspec.Struct, frozen=True):
 class PartitionLeases(msgspec.Struct, frozen=True, kw_only=True):
     """The leases of one partition; their messages are to be picked out of the records in `data`.
 
-    `size` is how many bytes they are, without what is between them.
+    `size` is how many bytes they are, without what is between them. Where `is_gathered`, the data
+    is one piece without anything between: the records in the order of delivery.
     """
 
     log: LogId
@@ -54,6 +55,7 @@ class PartitionLeases(msgspec.Struct, frozen=True, kw_only=True):
     data: tuple[memoryview, ...] = ()
     size: int = 0
     seed: TraceSeed | None = None
+    is_gathered: bool = False
 
     def __len__(self) -> int:
         """How many messages it has."""

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from goqueue.model import SECOND, Code, Instant, Refused
+from goqueue.model import SECOND, Code, Instant, Record, Refused
 from goqueue.model.requests import (
     Assignor,
     Beat,
@@ -20,7 +20,8 @@ from goqueue.model.requests import (
     Reply,
     Start,
 )
-from goqueue.sim.clients.publishers import messages_in
+from goqueue.records import decompress
+from goqueue.sim.clients.publishers import messages_in, records_in
 from goqueue.sim.history import Delivered
 from goqueue.sim.node.world import Asker, World
 from goqueue.sim.oracle import Violation
@@ -366,7 +367,9 @@ class Members:
 
     def _handed(self, group: GroupTruth, topic: TopicTruth, share: PartitionLeases) -> list[Handed]:
         """The messages of one partition, each checked against what was published."""
-        records = {record.offset: record for record in messages_in(share.data)}
+        records = {record.offset: record for record in _records_of(share)}
+        if share.is_gathered and list(records) != share.offsets:
+            raise Violation("gathered-out-of-order", f"{share.log}:{share.offsets[0]}")
         found: list[Handed] = []
         for offset, attempt, receipt in share:
             record = records.get(offset)
@@ -457,3 +460,10 @@ class Members:
         for topic in group.received_late:
             successor.receive_late(topic)
         self._world.groups[group.name] = successor
+
+
+def _records_of(share: PartitionLeases) -> list[Record]:
+    """The records of an answer: of a gathered one exactly as they lie there."""
+    if share.is_gathered:
+        return [decompress(record) for record in records_in(share.data)]
+    return messages_in(share.data)

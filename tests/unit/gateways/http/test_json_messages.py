@@ -12,7 +12,15 @@ from goqueue.gateways.http.json_chunks import finished
 from goqueue.gateways.http.message_encoder import ReadAnswer, encode_poll
 from goqueue.model import LogId, Message, Offset, Timestamp
 from goqueue.model.requests import Leased, LeasedRun, PartitionLeases, Records, TraceSeed
-from goqueue.records import Codec, Corrupt, build, compress, stamp
+from goqueue.records import (
+    Codec,
+    Corrupt,
+    RecordFinder,
+    build,
+    compress,
+    slice_records,
+    stamp,
+)
 from tests.unit.gateways.http.reference_messages import reference_poll, reference_read
 from tests.unit.gateways.http.refusing_broker import NOW
 from tests.unit.records.examples import with_headers
@@ -182,6 +190,29 @@ def test_a_poll_is_written_as_from_structs(
         shares.append(leases_of(data, offsets, seed))
     leased = Leased(partitions=tuple(shares))
     assert finished(encode_poll(leased)).body == reference_poll(leased)
+
+
+@given(pieces(any_messages), st.randoms(use_true_random=False))
+def test_gathered_records_are_written_as_those_that_are_picked_out(
+    data: tuple[memoryview, ...], random: Random
+) -> None:
+    offsets = offsets_of(data)
+    random.shuffle(offsets)
+    picked = leases_of(data, offsets[: random.randint(0, len(offsets))])
+    size = sum(size_of(data, offset) for offset in picked.offsets)
+    records = RecordFinder(data).gather(picked.offsets, size)
+    assert records is not None
+
+    gathered = msgspec.structs.replace(picked, data=(memoryview(records),), is_gathered=True)
+
+    body = finished(encode_poll(Leased(partitions=(gathered,)))).body
+    assert body == reference_poll(Leased(partitions=(picked,)))
+    assert body == reference_poll(Leased(partitions=(gathered,)))
+
+
+def size_of(data: tuple[memoryview, ...], offset: int) -> int:
+    found = [slice_records(piece, offset, offset + 1, 1) for piece in data]
+    return sum(each.end - each.start for each in found)
 
 
 def stored(*messages: Message, first: int = 0, at: int = NOW) -> memoryview:
