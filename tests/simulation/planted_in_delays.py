@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from goqueue.broker.delayed.delays import DelayedMessages
-from goqueue.broker.groups.read_ahead import FetchedBytes
 from goqueue.broker.publish import Publisher
 from goqueue.delivery import Delays, DeliveryQueue, Lanes, PriorityIndex, Wheel
 from goqueue.model import SECOND
@@ -213,12 +212,13 @@ def loses_what_the_last_lane_hands_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def gathers_records_in_the_order_of_the_log(patch: pytest.MonkeyPatch) -> None:
-    gather = FetchedBytes.gather
+    name = "goqueue.broker.groups.read_ahead.FetchedBytes.gather"
+    gather = attribute(name)
 
     def careless(fetched: Any, group: Any, wanted: Any, offsets: Any, size: Any) -> Any:
         return gather(fetched, group, wanted, sorted(offsets), size)
 
-    patch.setattr(FetchedBytes, "gather", careless)
+    patch.setattr(name, careless)
 
 
 PLANTED_IN_DELAYS: tuple[Plant, ...] = (

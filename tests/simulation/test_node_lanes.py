@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from goqueue.gateways import leased_records
 from goqueue.model import SECOND, Instant, Message, Now, Timestamp
 from goqueue.model.requests import (
     Ack,
@@ -22,7 +23,7 @@ from goqueue.model.requests import (
     TopicDescription,
     lease_of,
 )
-from goqueue.records import build, pick
+from goqueue.records import build
 from goqueue.sim import Trace
 from goqueue.sim.node import NodeSwarm, World
 
@@ -79,11 +80,8 @@ class _Crowd:
         assert isinstance(leased, Leased)
         lanes: list[int] = []
         for share in leased.partitions:
-            shown = {
-                record.offset: record.priority
-                for piece in share.data
-                for record in pick(piece, share.offsets)
-            }
+            records = leased_records(share, 1 << 30)
+            shown = {record.offset: record.priority for record in records}
             lanes += [shown[offset] for offset in share.offsets]
             self.offsets += share.offsets
             acked = self._world.ask_now(Ack(leases=tuple(lease_of(each[2]) for each in share)))
