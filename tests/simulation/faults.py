@@ -25,6 +25,7 @@ from goqueue.sim.cluster import (
     ReplicationRun,
     RotRun,
     ScheduleRun,
+    StoreRun,
     TransactionRun,
 )
 from tests.simulation.planted import PLANTED
@@ -46,6 +47,7 @@ from tests.simulation.planted_in_replicated_delays import (
 from tests.simulation.planted_in_replication import PLANTED_IN_REPLICATION
 from tests.simulation.planted_in_schedules import PLANTED_IN_SCHEDULES
 from tests.simulation.planted_in_schemas import PLANTED_IN_SCHEMAS
+from tests.simulation.planted_in_stores import PLANTED_IN_STORES
 from tests.simulation.planted_in_tenants import PLANTED_IN_TENANTS
 from tests.simulation.planted_in_transactions import PLANTED_IN_TRANSACTIONS
 from tests.simulation.tight import tighten
@@ -122,6 +124,10 @@ def _live_quorum(seed: int) -> None:
     QuorumRun(seed, Trace()).live()
 
 
+def _live_store(seed: int) -> None:
+    StoreRun(seed, Trace()).live()
+
+
 def _live_replication(seed: int) -> None:
     ReplicationRun(seed, Trace()).live()
 
@@ -178,6 +184,7 @@ FAULTS = (
     *(Fault(plant, _live_schedules) for plant in PLANTED_IN_SCHEDULES),
     *(Fault(plant, _live_tenants) for plant in PLANTED_IN_TENANTS),
     *(Fault(plant, _live_quorum) for plant in PLANTED_IN_QUORUM),
+    *(Fault(plant, _live_store) for plant in PLANTED_IN_STORES),
     *(Fault(plant, _live_replication) for plant in PLANTED_IN_REPLICATION),
     *(Fault(plant, _live_failovers) for plant in PLANTED_IN_FAILOVERS),
     *(Fault(plant, _live_delayed) for plant in PLANTED_IN_REPLICATED_DELAYS),

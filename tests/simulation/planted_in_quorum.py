@@ -207,7 +207,7 @@ def changes_voters_before_a_record_of_its_own_term(patch: pytest.MonkeyPatch) ->
     def hasty(controller: Any, now: Any) -> None:
         metadata = controller._metadata
         voters = metadata.image.voters
-        is_first = metadata.quorum.voters == voters
+        is_first = metadata.election.voters == voters
         if metadata.epoch_leader is not None and not metadata.is_controller and is_first:
             # What was committed when it was elected may not be the last that was written.
             old = () if voters.is_joint else voters.new

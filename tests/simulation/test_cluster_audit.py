@@ -5,6 +5,7 @@ from collections import Counter
 import msgspec
 import pytest
 
+from goqueue.broker import QuorumMetadata
 from goqueue.model import MILLISECOND, SECOND, KeyId, Offset, Refused
 from goqueue.model.requests import (
     AlterTopic,
@@ -158,7 +159,7 @@ def test_a_log_that_is_stated_anew_drops_no_change_that_audit_logs_do_not_have()
     machine = calm.controller
     member = machine.node.cluster
     assert member is not None
-    assert member.metadata is not None
+    assert isinstance(member.metadata, QuorumMetadata)
     start = member.metadata.log.start
     for first in range(0, 160, 40):
         for number in range(first, first + 40):

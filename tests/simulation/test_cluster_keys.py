@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from goqueue.broker import QuorumMetadata
 from goqueue.model import SECOND, Caller, Code, KeyId, Message, Offset, Refused
 from goqueue.model.requests import (
     AclDescription,
@@ -279,7 +280,7 @@ def test_an_image_of_many_keys_is_stated_in_pieces_and_read_by_a_node_that_was_a
     machine = calm.controller
     member = machine.node.cluster
     assert member is not None
-    assert member.metadata is not None
+    assert isinstance(member.metadata, QuorumMetadata)
     start = member.metadata.log.start
     for first in (1, 151):
         for number in range(first, first + 150):

@@ -159,7 +159,7 @@ def _leader(machine: BrokerMachine) -> str | None:
     member = machine.node.cluster
     assert member is not None
     assert member.metadata is not None
-    leader = member.metadata.quorum.leader
+    leader = member.metadata.election.leader
     return None if leader is None else leader.broker
 
 

@@ -81,7 +81,7 @@ directory serves one node at a time: the shell holds a lock on it.
 """
 
 from goqueue.broker.audit import AUDIT_LOG, AUDIT_SETTINGS, AuditConfig
-from goqueue.broker.cluster import ClusterConfig, ClusterMember, QuorumMetadata
+from goqueue.broker.cluster import ClusterConfig, ClusterMember, ExternalMetadata, QuorumMetadata
 from goqueue.broker.cluster.broker_state import BROKER_STATE_LOG, StoredBrokerState
 from goqueue.broker.cluster.cluster_config import METADATA_LOG, METADATA_SETTINGS
 from goqueue.broker.cluster.metadata_records import decode_records
@@ -110,6 +110,7 @@ __all__ = [
     "ClusterMember",
     "ConvertedLog",
     "ConvertedNode",
+    "ExternalMetadata",
     "HostedLog",
     "JournalLimits",
     "Node",

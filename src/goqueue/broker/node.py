@@ -16,7 +16,7 @@ from typing import assert_never
 
 from goqueue.broker.audit import AUDIT_LOG, NO_FACTS, AuditConfig
 from goqueue.broker.caller_waits import CallerWaits
-from goqueue.broker.cluster import COORDINATOR_LOG, ClusterConfig, ClusterMember, ClusterReports
+from goqueue.broker.cluster import ClusterConfig, ClusterMember, ClusterReports
 from goqueue.broker.cluster.cluster_metrics import cluster_families
 from goqueue.broker.cluster.cluster_transactions import ClusterTransactions
 from goqueue.broker.cluster.edge import ClusterEdge
@@ -38,7 +38,7 @@ from goqueue.broker.journal import JournalLimits
 from goqueue.broker.member_turns import MemberTurns
 from goqueue.broker.metrics.node_metrics import families_of, health_families
 from goqueue.broker.metrics.request_metrics import RequestMetrics
-from goqueue.broker.node_events import NodeEvent
+from goqueue.broker.node_events import NodeEvent, RareEvent
 from goqueue.broker.partition_events import PartitionEvents
 from goqueue.broker.publication_ends import PublicationEnds
 from goqueue.broker.read_results import ReadResults
@@ -64,7 +64,6 @@ from goqueue.model import (
     LOCAL,
     SECOND,
     Asked,
-    BackupEvent,
     Code,
     Compacted,
     Created,
@@ -85,18 +84,16 @@ from goqueue.model import (
     Observed,
     PeerConnected,
     PeerDisconnected,
-    PeerEvent,
     PeerMessageReceived,
     Refused,
     Repaired,
     RequestId,
     SchemaChecked,
     SchemaCompiled,
-    SchemaEvent,
+    StoreEvent,
     Synced,
     Truncated,
     Woke,
-    is_internal,
 )
 from goqueue.model.requests import CheckHealth, DeleteTopic, DescribeNode, Reply
 from goqueue.schedules import Zones
@@ -319,9 +316,7 @@ class Node:
             case _:
                 self._learn_rare(event, now)
 
-    def _learn_rare(
-        self, event: Observed | Opened | Loaded | SchemaEvent | PeerEvent | BackupEvent, now: Now
-    ) -> None:
+    def _learn_rare(self, event: RareEvent, now: Now) -> None:
         match event:
             case Observed():
                 self._state.audit.observe_shell(event, now)
@@ -330,16 +325,15 @@ class Node:
                 assert self._edge is not None
                 if not self._edge.handle_peer(event, now):
                     self.cluster.handle_peer(event, now)
-            case Opened(log=log) if self.cluster is not None and log in self.cluster.logs:
-                self.cluster.opened(log, event.state)
-            case Opened(log=log) if self.cluster is not None and (
-                log == COORDINATOR_LOG or not is_internal(log.topic)
-            ):
-                self.cluster.replicas.opened(log, event.state, now)
+            case Opened(log=log) if self.cluster is not None and self.cluster.hosts(log):
+                self.cluster.opened(log, event.state, now)
             case Opened():
                 self._components.node_start.opened(event, now)
             case SchemaChecked() | SchemaCompiled():
                 self._components.validation.handle(event, now)
+            case StoreEvent():
+                assert self.cluster is not None, "only a node of a cluster has a store"
+                self.cluster.handle_store(event, now)
             case Loaded(name=name) if self.cluster is not None and (
                 self.cluster.replicas.expects(name)
             ):

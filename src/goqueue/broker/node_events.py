@@ -23,22 +23,32 @@ from goqueue.model import (
     Repaired,
     SchemaChecked,
     SchemaCompiled,
+    StoreEvent,
     Synced,
     Truncated,
     Woke,
 )
 
-__all__ = ["NodeEvent"]
+__all__ = ["NodeEvent", "RareEvent"]
+
+# What comes seldom, or to few nodes.
+RareEvent = (
+    Observed
+    | Loaded
+    | Opened
+    | BackupEvent
+    | SchemaChecked
+    | SchemaCompiled
+    | PeerEvent
+    | StoreEvent
+)
 
 NodeEvent = (
     Asked
     | Left
     | Woke
-    | Observed
     | Fetched
     | Found
-    | Loaded
-    | Opened
     | Synced
     | Failed
     | Filled
@@ -49,8 +59,5 @@ NodeEvent = (
     | Compacted
     | Created
     | Deleted
-    | BackupEvent
-    | SchemaChecked
-    | SchemaCompiled
-    | PeerEvent
+    | RareEvent
 )

@@ -98,6 +98,8 @@ class Survivor:
         """Why it cannot continue the cluster, in words for the operator; None if it can."""
         if not self.cluster_id:
             return "it belongs to no cluster"
+        if self._stored.state.observed.version:
+            return "its cluster keeps its metadata in etcd: restore that"
         if not self._image.version:
             return "its metadata log is empty: recover on another node, and let this one follow"
         if self._image.feature_level > FEATURE_LEVEL:

@@ -268,6 +268,7 @@ from goqueue.model.schemas import (
 )
 from goqueue.model.secret import MASK, Secret
 from goqueue.model.settings import Cleanup, Flush, LogSettings
+from goqueue.model.store import CallStore, StoreEvent
 from goqueue.model.suggestions import nearest_name, ways_to_install
 from goqueue.model.wire import (
     ABORTED_HEADER,
@@ -380,6 +381,7 @@ __all__ = [
     "BackupStarted",
     "BackupWritten",
     "BackupsFound",
+    "CallStore",
     "Caller",
     "Change",
     "CheckCompatibility",
@@ -555,6 +557,7 @@ __all__ = [
     "Slice",
     "StageRestore",
     "StagedLog",
+    "StoreEvent",
     "StreamMessage",
     "SubjectList",
     "Sweep",

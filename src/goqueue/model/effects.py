@@ -13,6 +13,7 @@ from goqueue.model.reports import NodeReport
 from goqueue.model.requests import Reply
 from goqueue.model.schema_jobs import CheckSchema, CompileSchema
 from goqueue.model.settings import LogSettings
+from goqueue.model.store import CallStore
 
 __all__ = [
     "Answer",
@@ -318,6 +319,7 @@ NodeEffect = (
     | CompileSchema
     | ConnectPeers
     | Send
+    | CallStore
     | Report
     | Halt
 )

@@ -42,6 +42,7 @@ def cluster_config(settings: Settings, directory: str, *, is_clean: bool) -> Clu
         catch_up_bytes_per_second=cluster.catch_up_bytes_per_sec or None,
         release=goqueue.__version__,
         is_clean=is_clean,
+        store_prefix=None if cluster.etcd is None else cluster.etcd.prefix,
     )
 
 

@@ -6,6 +6,29 @@ __all__ = ["CLUSTER_ROWS"]
 
 CLUSTER_ROWS = (
     LogEvent(
+        name="etcd_connected",
+        level=Level.INFO,
+        message="etcd, which keeps the metadata of the cluster, answers",
+        fields={"endpoint": "host and port", "version": "version of etcd"},
+        per="endpoint",
+    ),
+    LogEvent(
+        name="etcd_unreachable",
+        level=Level.WARNING,
+        message="etcd, which keeps the metadata of the cluster, does not answer",
+        fields={"endpoint": "host and port", "reason": "what went wrong"},
+        advice="Traffic continues; topics, keys and leaders cannot change. Attempts continue.",
+        per="endpoint",
+    ),
+    LogEvent(
+        name="etcd_version_unsound",
+        level=Level.WARNING,
+        message="this version of etcd may lose what it has confirmed",
+        fields={"endpoint": "host and port", "version": "version of etcd"},
+        advice="Use 3.4.22 or later of 3.4, or 3.5.6 or later.",
+        per="endpoint",
+    ),
+    LogEvent(
         name="cluster_formed",
         level=Level.INFO,
         message="a cluster was formed",

@@ -27,6 +27,7 @@ from goqueue.model import (
     BackupEvent,
     BackupJob,
     Caller,
+    CallStore,
     CheckSchema,
     Code,
     CompileSchema,
@@ -55,6 +56,7 @@ from goqueue.model import (
     Send,
     Serve,
     Slice,
+    StoreEvent,
     Sync,
     Woke,
     Write,
@@ -85,6 +87,10 @@ def _run_nothing(_: BackupJob) -> None:
 
 def _send_nowhere(_: ConnectPeers | Send) -> None:
     """For a shell without peers."""
+
+
+def _call_nothing(_: CallStore) -> None:
+    """For a shell without an external store."""
 
 
 class _Inbox(Protocol):
@@ -118,6 +124,7 @@ class Pump:
         self._disk: Disk | None = None
         self._run_job: Callable[[BackupJob], None] = _run_nothing
         self._send: Callable[[ConnectPeers | Send], None] = _send_nowhere
+        self._call_store: Callable[[CallStore], None] = _call_nothing
         self._schemas = SchemaThread(self.take_checked, crashed=self._take_schema_crash)
         self._inbox: _Inbox | None = None
         self._loop = asyncio.get_running_loop()
@@ -158,7 +165,7 @@ class Pump:
         self._loop.call_soon_threadsafe(self._take, (checked,))
 
     def take_crash(self, crash: BaseException) -> None:
-        """A bug has ended a thread of the disk: its work is never done; called in that thread."""
+        """A bug has ended a thread of the disk, or of a store: its work is never done."""
         self._loop.call_soon_threadsafe(self._halt, f"a bug in a disk thread: {crash!r}")
 
     def _take_schema_crash(self, crash: BaseException) -> None:
@@ -176,6 +183,14 @@ class Pump:
         self._inbox = inbox
         self._send = send
         inbox.wake = self._resume_soon
+
+    def connect_store(self, call: Callable[[CallStore], None]) -> None:
+        """Ask an external store what the node asks; before `start`. `call` must never wait."""
+        self._call_store = call
+
+    def take_from_store(self, event: StoreEvent) -> None:
+        """Receive what the store replied."""
+        self._schedule(event)
 
     def disconnect(self) -> None:
         """Hear and send nothing more: links end, and the node is about to."""
@@ -363,6 +378,8 @@ class Pump:
                     self._reads.append(effect)
                 case Send() | ConnectPeers():
                     self._send(effect)
+                case CallStore():
+                    self._call_store(effect)
                 case Report():
                     if self._log is not None:
                         self._log.report(effect.report)

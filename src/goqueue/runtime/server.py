@@ -9,6 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
+from random import SystemRandom
 
 import msgspec
 
@@ -40,6 +41,7 @@ from goqueue.runtime.cluster_links import (
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.development_certificates import development_certificate, development_names
 from goqueue.runtime.disk import Disk, reserve_for
+from goqueue.runtime.etcd_client import EtcdClient
 from goqueue.runtime.event_log import EventLog, silent_log
 from goqueue.runtime.exporters.exporters import ExporterGroup
 from goqueue.runtime.listeners import Listeners
@@ -116,6 +118,7 @@ class Server:
         self._tls: TlsListeners | None = None
         self._peers: PeerConnections | None = None
         self._peer_tls: TlsListeners | None = None
+        self._etcd: EtcdClient | None = None
         self._keys: ApiKeys | None = None
 
     async def start(self) -> dict[str, Address]:
@@ -190,6 +193,12 @@ class Server:
         address = await peers.open()
         await peers.serve()
         pump.connect(peers.inbox, peers.carry_out)
+        if self._settings.cluster.etcd is not None:
+            etcd = self._settings.cluster.etcd
+            emit, crashed = pump.take_from_store, pump.take_crash
+            self._etcd = EtcdClient(etcd, emit, SystemRandom(), self._log, crashed)
+            pump.connect_store(self._etcd.call)
+            self._etcd.start()
         if self._peer_tls is not None:
             self._peer_tls.start()
         return {"internal": address}
@@ -345,6 +354,8 @@ class Server:
             count = self._pump.waiting_count
             self._log("requests_abandoned", count=count, grace_s=_GRACE_S)
         self._pump.disconnect()
+        if self._etcd is not None:
+            await self._etcd.stop()
         if self._peers is not None:
             await self._peers.stop(_GRACE_S_MIN)
         await self._listeners.stop(max(deadline - loop.time(), _GRACE_S_MIN))

@@ -90,7 +90,7 @@ def build_context(
 
 
 def build_client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A context for connections to other nodes, with this node's certificate.
+    """A context for connections to other nodes, with this node's certificate if it has one.
 
     Raises TlsUnusable.
     """
@@ -98,7 +98,8 @@ def build_client_context(settings: TlsSettings) -> ssl.SSLContext:
     context.minimum_version = _VERSIONS[settings.min_version]
     context.set_ciphers(_CIPHERS)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    _load_certificate(context, settings)
+    if settings.cert_file:
+        _load_certificate(context, settings)
     _load_authority_file(context, settings.ca_file)
     return context
 

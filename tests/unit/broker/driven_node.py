@@ -18,6 +18,7 @@ from goqueue.model import (
     BackupEvent,
     BackupJob,
     Caller,
+    CallStore,
     CheckSchema,
     Code,
     CompileSchema,
@@ -393,6 +394,7 @@ class DrivenNode:
                 case CheckSchema() | CompileSchema():
                     self._check(effect)
                 case _:
+                    assert not isinstance(effect, CallStore), "no store is driven here"
                     self._pass_on(effect)
 
     def _check(self, effect: CheckSchema | CompileSchema) -> None:

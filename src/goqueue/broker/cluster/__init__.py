@@ -7,6 +7,7 @@ this broker knows, `Controller` decides while this broker leads, `ClusterReports
 
 from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG, ClusterConfig
 from goqueue.broker.cluster.cluster_reports import ClusterReports
+from goqueue.broker.cluster.external_metadata import ExternalMetadata
 from goqueue.broker.cluster.member import ClusterMember
 from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 
@@ -15,5 +16,6 @@ __all__ = [
     "ClusterConfig",
     "ClusterMember",
     "ClusterReports",
+    "ExternalMetadata",
     "QuorumMetadata",
 ]

@@ -22,8 +22,8 @@ from collections.abc import Callable
 import msgspec
 
 from goqueue.broker.access_changes import AccessCommand, AccessDecision
+from goqueue.broker.cluster.cluster_metadata import ClusterMetadata
 from goqueue.broker.cluster.level_gate import audited
-from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.state import NodeState
 from goqueue.cluster import BrokerState, Liveness, MetadataChange
 from goqueue.model import Code, Instant, Now, Refused, RequestId
@@ -68,7 +68,7 @@ class _Commit(msgspec.Struct, frozen=True):
 class AccessController:
     """Decides about access while this broker leads the metadata log."""
 
-    def __init__(self, state: NodeState, metadata: QuorumMetadata, liveness: Liveness) -> None:
+    def __init__(self, state: NodeState, metadata: ClusterMetadata, liveness: Liveness) -> None:
         self._state = state
         self._metadata = metadata
         self._liveness = liveness
@@ -117,7 +117,7 @@ class AccessController:
             taken.update(dict.fromkeys(names))
             changes.append(decided.change)
             audit += audited(self._state, self._metadata.image, asked.request, decided.changes)
-            term = self._metadata.quorum.term
+            term = self._metadata.election.term
             self._decided.append(_Decided(asked.request, decided.reply, term))
             if not names:
                 break
@@ -136,7 +136,7 @@ class AccessController:
         """This broker follows its image: answer what all nodes follow, or what took too long."""
         metadata, left = self._metadata, []
         for each in self._decided:
-            if each.term != metadata.quorum.term:
+            if each.term != metadata.election.term:
                 self._state.outbox.answer(each.request, Refused(Code.REPLICATION_FAILED))
             elif each.version and each.version <= metadata.image.version:
                 until = Instant(now.instant + metadata.config.liveness.session_ns)

@@ -42,7 +42,9 @@ __all__ = [
     "BROKER_STATE_LOG",
     "BrokerState",
     "BrokerStateJournal",
+    "StoreMark",
     "StoredBrokerState",
+    "misplaced_metadata",
     "state_messages",
 ]
 
@@ -55,6 +57,13 @@ _SOME_ENDS = b"ends"
 _ALL_ENDS = b"all-ends"
 
 _End = tuple[int, int, int]
+
+
+class StoreMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A record in an external store: its version and its digest. Version 0: none."""
+
+    version: int = 0
+    digest: str = ""
 
 
 class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +79,8 @@ class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
     awaits_metadata: bool = False
     # The cluster that an operator ended by recovering it as `cluster_id`, until that is audited.
     recovered_from: str = ""
+    # The newest record that was seen in an external store, if the metadata are there.
+    observed: StoreMark = StoreMark()
 
     def begin_run(self, *, is_unclean: bool) -> "BrokerState":
         """The state of the next run; `is_unclean`: the last one did not stop cleanly."""
@@ -104,6 +115,18 @@ class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
             f"{self.cluster_id}: put it back, or forget the node (goqueue cluster forget) and "
             "start it with an empty data directory"
         )
+
+
+def misplaced_metadata(state: BrokerState, *, is_external: bool) -> str | None:
+    """Why this broker cannot find its metadata where its settings say that they are."""
+    if not state.cluster_id or bool(state.observed.version) is is_external:
+        return None
+    kept, wanted = ("its own log", "etcd") if is_external else ("etcd", "quorum")
+    right = "quorum" if is_external else "etcd"
+    return (
+        f"the cluster {state.cluster_id} of this data directory keeps its metadata in {kept}, and "
+        f"cluster.metadata is {wanted}: set it to {right}"
+    )
 
 
 _decoder = msgspec.json.Decoder(BrokerState)

@@ -63,6 +63,11 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     leader_heartbeat_ns: int = 300 * MILLISECOND
     # How fast followers outside the ISR are sent what they lack; None: as fast as they take it.
     catch_up_bytes_per_second: int | None = None
+    # Under which prefix of keys the metadata lie in an external store; None: in the own log.
+    store_prefix: str | None = None
+    # Larger changes are stored in parts. etcd refuses requests above 1.5 MB: base64 is a third
+    # longer, and a record has room beside it.
+    store_part_bytes: int = 512 * 1024
     # The image is stated again when the log has grown by so much.
     restate_bytes: int = 4 * 1024 * 1024
 

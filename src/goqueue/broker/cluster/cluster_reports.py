@@ -4,11 +4,11 @@ Reads only the image and what this node heard; changes go to the controller. A n
 cluster reports itself.
 """
 
+from goqueue.broker.cluster.cluster_metadata import ClusterMetadata
 from goqueue.broker.cluster.controller import Controller
 from goqueue.broker.cluster.image_counts import under_replicated_count
 from goqueue.broker.cluster.member import ClusterMember
 from goqueue.broker.cluster.node_status import node_status
-from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.state import NodeState
 from goqueue.cluster import TERM_JUMP_MAX, BrokerState, NodeStatus, PartitionId, RegisteredBroker
 from goqueue.model import (
@@ -70,13 +70,13 @@ class ClusterReports:
                 updated_at=now.wall,
                 problem="" if self._member is None else "starting",
             )
-        leader = metadata.quorum.leader
+        leader = metadata.election.leader
         return ClusterDescription(
             node_id=self._state.node_id,
             cluster_id=metadata.image.cluster_id,
             version=metadata.image.version,
             controller_id="" if leader is None else leader.broker,
-            controller_epoch=metadata.quorum.term,
+            controller_epoch=metadata.election.term,
             nodes=self._nodes(self._member, metadata, now),
             updated_at=now.wall,
             feature_level=metadata.image.feature_level,
@@ -93,20 +93,20 @@ class ClusterReports:
         )
 
     def _nodes(
-        self, member: ClusterMember, metadata: QuorumMetadata, now: Now
+        self, member: ClusterMember, metadata: ClusterMetadata, now: Now
     ) -> tuple[ClusterNode, ...]:
         brokers = metadata.image.brokers
         return tuple(self._node(member, metadata, brokers[name], now) for name in sorted(brokers))
 
     def _node(
-        self, member: ClusterMember, metadata: QuorumMetadata, broker: RegisteredBroker, now: Now
+        self, member: ClusterMember, metadata: ClusterMetadata, broker: RegisteredBroker, now: Now
     ) -> ClusterNode:
         registration = broker.registration
         name = registration.broker
         is_me = name == self._state.node_id
         heard = now.instant if is_me else member.liveness.last_heard(name)
         status = node_status(member, name, now.instant)
-        leader = metadata.quorum.leader
+        leader = metadata.election.leader
         return ClusterNode(
             id=name,
             status=status,
@@ -204,7 +204,7 @@ class ClusterReports:
 
     # Other nodes
 
-    def _check_caller(self, cluster_id: str, epoch: int) -> tuple[ClusterMember, QuorumMetadata]:
+    def _check_caller(self, cluster_id: str, epoch: int) -> tuple[ClusterMember, ClusterMetadata]:
         """This node as a member; refuses callers of another cluster and of an older epoch."""
         member = self._member
         if member is None or member.metadata is None:
@@ -213,7 +213,7 @@ class ClusterReports:
         if cluster_id and own and cluster_id != own:
             reason = f"this node belongs to the cluster {own}"
             raise Refused(Code.REQUEST_INVALID, field="cluster_id", reason=reason)
-        term = member.metadata.quorum.term
+        term = member.metadata.election.term
         if epoch < term:
             raise Refused(Code.EPOCH_STALE, epoch=term)
         if epoch > term + TERM_JUMP_MAX:
@@ -227,7 +227,7 @@ class ClusterReports:
             raise Refused(Code.NODE_NOT_FOUND, node=command.node)
         if command.node != self._state.node_id:
             member.liveness.hear(command.node, now.instant)
-        leader = metadata.quorum.leader
+        leader = metadata.election.leader
         reply = NodeHeard(
             node_id=self._state.node_id,
             version=metadata.image.version,
@@ -252,13 +252,13 @@ class ClusterReports:
 
     # Changes
 
-    def _controller(self) -> tuple[QuorumMetadata, Controller]:
+    def _controller(self) -> tuple[ClusterMetadata, Controller]:
         member = self._member
         if member is None or member.metadata is None or member.controller is None:
             raise Refused(Code.NOT_CONTROLLER, reason="this node is no member of a cluster")
         metadata = member.metadata
         if not metadata.is_controller:
-            leader = metadata.quorum.leader
+            leader = metadata.election.leader
             known = None if leader is None else metadata.image.brokers.get(leader.broker)
             if known is None:
                 raise Refused(Code.NOT_CONTROLLER)
@@ -272,7 +272,7 @@ class ClusterReports:
     def join(self, request: RequestId, command: JoinCluster, now: Now) -> None:
         if command.cluster_id or command.epoch:
             _, metadata = self._check_caller(command.cluster_id, command.epoch)
-            if command.epoch > metadata.quorum.term:
+            if command.epoch > metadata.election.term:
                 # There is a later controller, or there will be one: it answers.
                 refusal = Refused(Code.NOT_CONTROLLER)
                 metadata.hear_term(command.epoch, Answer(request=request, reply=refusal), now)
@@ -287,7 +287,7 @@ class ClusterReports:
             controller_id=self._state.node_id,
             controller_address="" if mine is None else mine.registration.addresses.peers,
             cluster_id=metadata.image.cluster_id,
-            epoch=metadata.quorum.term,
+            epoch=metadata.election.term,
         )
         self._state.outbox.answer(request, reply)
 

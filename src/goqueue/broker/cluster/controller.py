@@ -1,4 +1,4 @@
-"""The controller: what the leader of the metadata log decides about brokers and voters.
+"""The controller: what the leader of a cluster decides about brokers and voters.
 
 Topics and partitions, keys, ACLs and tenants are decided in the same records: see
 `PartitionController` and `AccessController`.
@@ -26,9 +26,9 @@ import msgspec
 
 from goqueue.broker.access_changes import AccessCommand
 from goqueue.broker.cluster.access_controller import AccessController, DecideFn
+from goqueue.broker.cluster.cluster_metadata import ClusterMetadata
 from goqueue.broker.cluster.level_gate import audited, with_level
 from goqueue.broker.cluster.partition_controller import PartitionController
-from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.state import NodeState
 from goqueue.cluster import (
     BROKERS_MAX,
@@ -86,7 +86,7 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
 class Controller:
     """Decides while this broker leads the metadata log."""
 
-    def __init__(self, state: NodeState, metadata: QuorumMetadata, liveness: Liveness) -> None:
+    def __init__(self, state: NodeState, metadata: ClusterMetadata, liveness: Liveness) -> None:
         self._state = state
         self._metadata = metadata
         self._liveness = liveness
@@ -102,7 +102,7 @@ class Controller:
     @property
     def is_new(self) -> bool:
         """Whether this broker became the controller since the last call of `decide`."""
-        return self._metadata.is_controller and self._term != self._metadata.quorum.term
+        return self._metadata.is_controller and self._term != self._metadata.election.term
 
     # Wishes
 
@@ -149,7 +149,7 @@ class Controller:
     def decide(self, now: Now) -> None:
         """Propose what follows from the image, if nothing is on its way."""
         metadata = self._metadata
-        if metadata.epoch_leader is None:
+        if not metadata.is_leading:
             self._registrations.clear()
             self._pieces = None
             self.partitions.forget_wishes()
@@ -163,7 +163,7 @@ class Controller:
             return
         if self.is_new:
             # It did not matter who was silent before.
-            self._term = metadata.quorum.term
+            self._term = metadata.election.term
             self._pieces = None
             self._liveness.restart(now.instant)
         self.access.follow(now)
@@ -188,8 +188,7 @@ class Controller:
             self._pieces = metadata.image.access.state_pieces()
             changes = [metadata.image.stated(), *self._next_piece()]
         if changes:
-            metadata.propose(changes, answers, now)
-            self.access.proposed(metadata.log.end)
+            self.access.proposed(metadata.propose(changes, answers, now))
         else:
             self._state.outbox.extend(answers)
 
@@ -261,7 +260,7 @@ class Controller:
             if known is not None and wanted.broker not in removed:
                 if wanted.is_removal:
                     left = tuple(each for each in voters.new if each.broker != wanted.broker)
-                    if not left:
+                    if voters.new and not left:
                         # Nobody could decide anything after that.
                         self._requests.popleft()
                         refusal = Refused(Code.NODE_ALIVE, node=wanted.broker)
@@ -292,16 +291,16 @@ class Controller:
 
     def _change_voters(self) -> list[MetadataChange]:
         """End a joint change, or let one more broker vote."""
-        image, leader = self._metadata.image, self._metadata.epoch_leader
+        image = self._metadata.image
         voters = image.voters
         if voters.is_joint:
             return [VotersChanged(new=voters.new)]
         active = [each for each in image.brokers.values() if each.state is BrokerState.ACTIVE]
         wanted = VOTERS_MAX if len(active) >= VOTERS_MAX else _VOTERS_AT_FIRST
-        if len(voters.new) >= wanted or leader is None:
+        if len(voters.new) >= wanted:
             return []
         for each in active:
-            if each.voter not in voters and leader.holds_all(each.voter):
+            if each.voter not in voters and self._metadata.may_vote(each.voter):
                 joined = Voters(tuple(sorted((*voters.new, each.voter))), voters.new)
                 return [VotersChanged(new=joined.new, old=joined.old)]
         return []

@@ -3,8 +3,8 @@
 A wish is answered by the metadata log alone; one that gets lost is repeated by whoever has it.
 """
 
+from goqueue.broker.cluster.cluster_metadata import ClusterMetadata
 from goqueue.broker.cluster.partition_controller import PartitionController
-from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.state import NodeState
 from goqueue.model import PartitionMessage, Send
 
@@ -16,11 +16,11 @@ class ControllerLine:
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
-        self._metadata: QuorumMetadata | None = None
+        self._metadata: ClusterMetadata | None = None
         self._controller: PartitionController | None = None
         self._has_news = False
 
-    def connect(self, metadata: QuorumMetadata, controller: PartitionController) -> None:
+    def connect(self, metadata: ClusterMetadata, controller: PartitionController) -> None:
         """The metadata log was read: from now on there may be a controller."""
         self._metadata, self._controller = metadata, controller
 
@@ -35,13 +35,13 @@ class ControllerLine:
         A leader whose first record is not committed yet decides nothing, but the wish can wait.
         """
         if self._controller is not None and self._metadata is not None:
-            if self._metadata.epoch_leader is not None:
+            if self._metadata.is_leading:
                 self._has_news = True
                 self._controller.want(sender, message)
 
     def ask(self, message: PartitionMessage) -> None:
         """Pass a wish of this broker on to the controller, if one is known."""
-        leader = None if self._metadata is None else self._metadata.quorum.leader
+        leader = None if self._metadata is None else self._metadata.election.leader
         if leader is not None and leader.broker == self._state.node_id:
             self.want(leader.broker, message)
         elif leader is not None:

@@ -580,5 +580,5 @@ class ClusterEdge:
 
 def _controller_of(member: ClusterMember) -> str | None:
     """The broker that leads the metadata log, as far as this one knows."""
-    leader = None if member.metadata is None else member.metadata.quorum.leader
+    leader = None if member.metadata is None else member.metadata.election.leader
     return None if leader is None else leader.broker

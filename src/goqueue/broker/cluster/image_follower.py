@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from goqueue.broker.audit import AUDIT_LOG
 from goqueue.broker.cluster.access_follower import AccessFollower
 from goqueue.broker.cluster.cluster_producers import ClusterProducers
-from goqueue.broker.cluster.quorum_metadata import MetadataRecord
+from goqueue.broker.cluster.metadata_records import MetadataRecord
 from goqueue.broker.partitions import Partition
 from goqueue.broker.recovery.start import CLUSTER_LOGS, GROUPS_LOG, TOPICS_LOG
 from goqueue.broker.replication.replicas import Replicas

@@ -14,26 +14,35 @@ Invariants
 Cost per turn without news of the cluster: a few comparisons.
 """
 
-from goqueue.broker.cluster.broker_state import BROKER_STATE_LOG, BrokerStateJournal
-from goqueue.broker.cluster.cluster_config import METADATA_LOG, METADATA_SETTINGS, ClusterConfig
+from goqueue.broker.cluster.broker_state import (
+    BROKER_STATE_LOG,
+    BrokerStateJournal,
+    misplaced_metadata,
+)
+from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG, ClusterConfig
+from goqueue.broker.cluster.cluster_metadata import ClusterMetadata
 from goqueue.broker.cluster.cluster_producers import ClusterProducers
 from goqueue.broker.cluster.controller import Controller, Registration
 from goqueue.broker.cluster.controller_line import ControllerLine
+from goqueue.broker.cluster.external_metadata import ExternalMetadata
 from goqueue.broker.cluster.image_follower import ImageFollower
 from goqueue.broker.cluster.level_gate import halt_if_too_old
+from goqueue.broker.cluster.member_messages import connect_peers, registration_of
 from goqueue.broker.cluster.member_reports import MemberReports
-from goqueue.broker.cluster.metadata_records import attempted_voters
+from goqueue.broker.cluster.metadata_records import (
+    MetadataRecord,
+    attempted_voters,
+)
+from goqueue.broker.cluster.own_logs import OwnLogs
 from goqueue.broker.cluster.partition_controller import PartitionController
-from goqueue.broker.cluster.quorum_metadata import MetadataRecord, QuorumMetadata, decode_records
+from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.disk_reads import ClusterFetch, FoldFetch, RepairFetch, ReplicaFetch
-from goqueue.broker.journal import JOURNAL_SETTINGS
 from goqueue.broker.replication.partition_leader import PartitionLeader
 from goqueue.broker.replication.replicas import Replicas
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand
 from goqueue.cluster import (
     BROKERS_MAX,
-    FEATURE_LEVEL,
     Bootstrap,
     BrokerAddresses,
     BrokerState,
@@ -47,12 +56,11 @@ from goqueue.cluster import (
     Voters,
     WaitForPeers,
 )
-from goqueue.log import Log, LogState, Replica, ReplicaRole
+from goqueue.log import Log, LogState
 from goqueue.model import (
     MILLISECOND,
     SECOND,
     Code,
-    ConnectPeers,
     DiskEvent,
     Halt,
     Heartbeat,
@@ -63,8 +71,6 @@ from goqueue.model import (
     LogsAdvanced,
     LogsSubscribed,
     Now,
-    Offset,
-    Open,
     PartitionMessage,
     PeerConnected,
     PeerDisconnected,
@@ -82,13 +88,14 @@ from goqueue.model import (
     ReplicaRepair,
     ReplicaReset,
     Send,
+    StoreEvent,
     VoteReply,
     VoteRequest,
+    is_internal,
 )
 
 __all__ = ["ClusterMember"]
 
-_READ_BYTES = 256 * 1024
 # So long a node that stops lets others take over what it leads.
 _LEAVE_NS = 3 * SECOND
 # A node that has known no leader for so long is not ready; it keeps trying.
@@ -103,10 +110,11 @@ class ClusterMember:
         self._config = config
         self._me = config.voter(state.node_id)
         self._liveness = Liveness(config.liveness)
-        self._broker_state: BrokerStateJournal | None = None
-        self._metadata_log: Log | None = None
-        self._records: list[MetadataRecord] = []
-        self._metadata: QuorumMetadata | None = None
+        self._own_logs = OwnLogs(state)
+        # What the cluster agreed on, and which of the two it is kept by.
+        self._metadata: ClusterMetadata | None = None
+        self._quorum: QuorumMetadata | None = None
+        self._external: ExternalMetadata | None = None
         self._controller: Controller | None = None
         self._bootstrap: Bootstrap | None = None
         self._peers: dict[str, PeerIdentity] = {}
@@ -137,7 +145,7 @@ class ClusterMember:
 
     @property
     def logs(self) -> tuple[LogId, ...]:
-        return (BROKER_STATE_LOG, METADATA_LOG)
+        return self._own_logs.ids
 
     @property
     def me(self) -> Voter:
@@ -148,8 +156,8 @@ class ClusterMember:
         return self._config
 
     @property
-    def metadata(self) -> QuorumMetadata | None:
-        """The metadata log, once it was read."""
+    def metadata(self) -> ClusterMetadata | None:
+        """What the cluster agreed on, once this broker knows what it knew itself."""
         return self._metadata
 
     @property
@@ -158,7 +166,7 @@ class ClusterMember:
 
     @property
     def broker_state(self) -> BrokerStateJournal | None:
-        return self._broker_state
+        return self._own_logs.broker_state
 
     @property
     def liveness(self) -> Liveness:
@@ -177,12 +185,12 @@ class ClusterMember:
     @property
     def registered(self) -> RegisteredBroker | None:
         """The registration of this run, if it is committed and not fenced."""
-        if self._metadata is None or self._broker_state is None:
+        if self._metadata is None or self._own_logs.broker_state is None:
             return None
         found = self._metadata.image.brokers.get(self._me.broker)
         if found is None or found.voter != self._me or found.state is BrokerState.FENCED:
             return None
-        incarnation = self._broker_state.state.incarnation
+        incarnation = self._own_logs.broker_state.state.incarnation
         return found if found.registration.incarnation == incarnation else None
 
     @property
@@ -204,70 +212,52 @@ class ClusterMember:
     # Start
 
     def begin(self) -> None:
-        self._state.outbox.append(Open(log=BROKER_STATE_LOG, settings=JOURNAL_SETTINGS))
+        self._own_logs.open_broker_state()
 
-    def opened(self, log: LogId, found: LogState) -> None:
-        """A log of this member was recovered."""
-        if found.damaged:
-            ranges = ", ".join(f"{each.first}-{each.below}" for each in found.damaged)
-            damage = f"the log {log} is damaged (offsets {ranges})"
-            self._state.outbox.append(Halt(reason=damage))
-        elif log == BROKER_STATE_LOG:
-            self._broker_state = BrokerStateJournal(self._state.outbox, found)
-            self._fetch(log, found.start)
-        else:
-            replica = Replica(ReplicaRole.FOLLOWER)
-            self._metadata_log = Log(log, METADATA_SETTINGS, found, replica)
-            self._fetch(log, found.start)
+    def hosts(self, log: LogId) -> bool:
+        """Whether a log is one of this member or of its replicas, not of the node."""
+        return log in self.logs or log == COORDINATOR_LOG or not is_internal(log.topic)
 
-    def _fetch(self, log: LogId, offset: Offset) -> None:
-        """Read on; when all was read the start continues with the next turn."""
-        if log == BROKER_STATE_LOG:
-            assert self._broker_state is not None
-            wanted = self._broker_state.next_read(offset)
+    def opened(self, log: LogId, found: LogState, now: Now) -> None:
+        """A log of this member, or of its replicas, was recovered."""
+        if log in self.logs:
+            self._own_logs.opened(log, found)
         else:
-            assert self._metadata_log is not None
-            wanted = self._metadata_log.read_for_follower(offset, _READ_BYTES)
-        if wanted is not None:
-            self._state.fetch(wanted, ClusterFetch(log, wanted.below))
-        else:
-            self._state.alarms.set(Errand.CLUSTER, Instant(0))
-
-    def _replayed(self, purpose: ClusterFetch, data: memoryview | None) -> None:
-        """A part of a log was read."""
-        if data is None:
-            self._state.outbox.append(Halt(reason=f"the log {purpose.log} cannot be read"))
-        elif purpose.log == BROKER_STATE_LOG:
-            assert self._broker_state is not None
-            self._fetch(purpose.log, self._broker_state.replay(purpose, data))
-        else:
-            self._records.extend(decode_records(data))
-            following = self._records[-1].version if self._records else purpose.upto
-            self._fetch(purpose.log, following)
+            self.replicas.opened(log, found, now)
 
     def _continue_start(self, now: Now) -> None:
         """A log was read to its end."""
-        own = self._broker_state
+        own = self._own_logs.broker_state
         assert own is not None
-        if self._metadata_log is not None:
-            self._run(own, self._metadata_log, now)
+        if self._own_logs.metadata is not None:
+            self._follow_log(own, self._own_logs.metadata, now)
         elif self._awaited is None:
             state = own.state
             was_cut_off = state.incarnation > 0 and not self._config.is_clean
             self._awaited = own.save(state.begin_run(is_unclean=was_cut_off), now)
 
-    def _run(self, own: BrokerStateJournal, log: Log, now: Now) -> None:
+    def _begin_metadata(self, own: BrokerStateJournal, now: Now) -> None:
+        """This run has its number: metadata come from the own log, or from a store."""
+        is_external = self._config.store_prefix is not None
+        problem = misplaced_metadata(own.state, is_external=is_external)
+        if problem is not None:
+            self._state.outbox.append(Halt(reason=problem, is_misconfigured=True))
+        elif is_external:
+            self._external = ExternalMetadata(self._state, self._config, own, now)
+            self._run(own, self._external, now)
+            self._state.alarms.set(Errand.CLUSTER, now.instant)
+        else:
+            self._own_logs.open_metadata()
+
+    def _follow_log(self, own: BrokerStateJournal, log: Log, now: Now) -> None:
         if lost := own.state.lost_metadata(log.end):
             self._state.outbox.append(Halt(reason=lost))
             return
-        self._metadata = QuorumMetadata(
-            self._state, self._config, own, log=log, records=self._records, now=now
+        records = self._own_logs.take_records()
+        self._quorum = QuorumMetadata(
+            self._state, self._config, own, log=log, records=records, now=now
         )
-        self._records = []
-        self._controller = Controller(self._state, self._metadata, self._liveness)
-        self.line.connect(self._metadata, self._controller.partitions)
-        self.replicas.ends.connect(own)
-        self._entered = own.state.cluster_id
+        self._run(own, self._quorum, now)
         if not self._entered:
             self._bootstrap = Bootstrap(
                 self._me,
@@ -276,25 +266,27 @@ class ClusterMember:
                 quorum=self._config.quorum,
                 now=now.instant,
             )
-        self._heartbeat_at = self._leader_seen_at = now.instant
-        self._say_who(own, self._metadata)
 
-    def _say_who(self, own: BrokerStateJournal, metadata: QuorumMetadata) -> None:
-        attempt = attempted_voters(metadata.pending()) or metadata.image.voters.new
-        identity = PeerIdentity(
-            broker=self._me.broker,
-            directory=self._me.directory,
-            incarnation=own.state.incarnation,
-            address=self._config.addresses.peers,
-            client_address=self._config.addresses.http,
-            cluster_id=self._entered,
-            peers=self._config.peers,
-            attempt=() if self._entered else attempt,
+    def _run(self, own: BrokerStateJournal, metadata: ClusterMetadata, now: Now) -> None:
+        self._metadata = metadata
+        self._controller = Controller(self._state, metadata, self._liveness)
+        self.line.connect(metadata, self._controller.partitions)
+        self.replicas.ends.connect(own)
+        self._entered = own.state.cluster_id
+        self._heartbeat_at = self._leader_seen_at = now.instant
+        self._say_who(own, metadata)
+
+    def _say_who(self, own: BrokerStateJournal, metadata: ClusterMetadata) -> None:
+        attempt = () if self._quorum is None else attempted_voters(self._quorum.pending())
+        effect = connect_peers(
+            self._me,
+            self._config,
+            own.state,
+            entered=self._entered,
+            attempt=attempt or metadata.image.voters.new,
+            image=metadata.image,
         )
-        brokers = metadata.image.brokers.values()
-        known = [each.registration.addresses.peers for each in brokers]
-        addresses = tuple(sorted({each for each in known if each} - {identity.address}))
-        self._state.outbox.append(ConnectPeers(identity=identity, addresses=addresses))
+        self._state.outbox.append(effect)
 
     # Peers
 
@@ -314,7 +306,7 @@ class ClusterMember:
             case _:
                 self._receive(event, self._metadata, now)
 
-    def _connect(self, peer: PeerIdentity, metadata: QuorumMetadata, now: Now) -> None:
+    def _connect(self, peer: PeerIdentity, metadata: ClusterMetadata, now: Now) -> None:
         if self._entered and peer.cluster_id not in {"", self._entered}:
             self._problem = f"{peer.broker} belongs to another cluster ({peer.cluster_id})"
             return
@@ -329,7 +321,7 @@ class ClusterMember:
         if self._bootstrap is not None:
             self._bootstrap.meet(PeerFacts.of(peer))
 
-    def _disconnect(self, event: PeerDisconnected, metadata: QuorumMetadata, now: Now) -> None:
+    def _disconnect(self, event: PeerDisconnected, metadata: ClusterMetadata, now: Now) -> None:
         known = self._peers.get(event.broker)
         if event.is_refused:
             if known is None or known.incarnation <= event.incarnation:
@@ -344,7 +336,7 @@ class ClusterMember:
                 if self._bootstrap is not None:
                     self._bootstrap.lose(known.address)
 
-    def _receive(self, event: PeerMessageReceived, metadata: QuorumMetadata, now: Now) -> None:
+    def _receive(self, event: PeerMessageReceived, metadata: ClusterMetadata, now: Now) -> None:
         peer = self._peers.get(event.broker)
         if peer is None or peer.incarnation != event.incarnation:
             return
@@ -354,8 +346,7 @@ class ClusterMember:
         if known is not None and known.voter == sender:
             self._liveness.hear(event.broker, now.instant)
             if isinstance(message, Heartbeat):
-                self._liveness.hear_heartbeat(event.broker, message)
-                self._state.security.meters.charge_elsewhere(message.uses, now.instant)
+                self._hear_heartbeat(event.broker, message, now)
         match message:
             case ReplicaAppend() | ReplicaDiverged() | ReplicaReset() if (
                 message.log.kind is not ReplicaKind.METADATA
@@ -365,8 +356,8 @@ class ClusterMember:
             case LogsSubscribed() | LogsAcknowledged() | LogsAdvanced() | ReplicaRepair():
                 self.replicas.receive(sender, message, (), now)
                 return
-            case VoteRequest() | VoteReply() | LeadershipOffer():
-                metadata.handle_vote(sender, message, now)
+            case VoteRequest() | VoteReply() | LeadershipOffer() if self._quorum is not None:
+                self._quorum.handle_vote(sender, message, now)
             case RegisterBroker():
                 self._register(sender, event.incarnation, peer, message)
             case RegistrationRefused():
@@ -375,10 +366,16 @@ class ClusterMember:
                 # The edge of the cluster has what is forwarded.
                 if isinstance(message, PartitionMessage):
                     self.line.want(event.broker, message)
-                elif isinstance(message, ReplicaMessage):
-                    metadata.handle_replica(sender, message, event.data, now)
+                elif isinstance(message, ReplicaMessage) and self._quorum is not None:
+                    self._quorum.handle_replica(sender, message, event.data, now)
         # What is said of copies is followed up by `replicas` alone: most messages are about those.
         self._has_news = True
+
+    def _hear_heartbeat(self, broker: str, message: Heartbeat, now: Now) -> None:
+        self._liveness.hear_heartbeat(broker, message)
+        self._state.security.meters.charge_elsewhere(message.uses, now.instant)
+        if self._external is not None:
+            self._external.hear_version(message.metadata_version, now)
 
     def _register(
         self, who: Voter, incarnation: int, peer: PeerIdentity, asked: RegisterBroker
@@ -396,20 +393,26 @@ class ClusterMember:
         """The disk did something to a log of this member."""
         self._has_news = True
         if event.log == BROKER_STATE_LOG:
-            own = self._broker_state
+            own = self._own_logs.broker_state
             durable = None if own is None else own.handle(event, now)
             if durable is not None:
                 self._state_durable(durable, now)
-        elif self._metadata is not None:
-            self._metadata.handle_disk(event, now)
+        elif self._quorum is not None:
+            self._quorum.handle_disk(event, now)
+
+    def handle_store(self, event: StoreEvent, now: Now) -> None:
+        """The store of the metadata replied, or may have changed."""
+        if self._external is not None:
+            self._has_news = True
+            self._external.handle_store(event, now)
 
     def _state_durable(self, number: int, now: Now) -> None:
-        own = self._broker_state
+        own = self._own_logs.broker_state
         assert own is not None
         if self._awaited is not None and number >= self._awaited:
             self._awaited = None
-            if self._metadata_log is None:
-                self._state.outbox.append(Open(log=METADATA_LOG, settings=METADATA_SETTINGS))
+            if self._metadata is None and self._own_logs.metadata is None:
+                self._begin_metadata(own, now)
             elif self._metadata is not None:
                 self._entered = own.state.cluster_id
                 self._bootstrap = None
@@ -428,11 +431,11 @@ class ClusterMember:
         """A part of a log was read: at a start, or for a follower."""
         self._has_news = True
         if isinstance(purpose, ClusterFetch):
-            self._replayed(purpose, data)
+            self._own_logs.replayed(purpose, data)
         elif not isinstance(purpose, ReplicaFetch) or purpose.log.kind is ReplicaKind.DATA:
             self.replicas.fetched(purpose, data, now)
-        elif self._metadata is not None:
-            self._metadata.fetched(purpose, data, now)
+        elif self._quorum is not None:
+            self._quorum.fetched(purpose, data, now)
 
     # Time
 
@@ -440,20 +443,20 @@ class ClusterMember:
         """A deadline has come, or the start continues."""
         self._has_news = True
         if self._metadata is None:
-            if self._awaited is None and self._broker_state is not None:
+            if self._awaited is None and self._own_logs.broker_state is not None:
                 self._continue_start(now)
-            elif self._broker_state is not None:
-                self._broker_state.expire(now)
+            elif self._own_logs.broker_state is not None:
+                self._own_logs.broker_state.expire(now)
             return
-        if self._broker_state is not None:
-            self._broker_state.expire(now)
+        if self._own_logs.broker_state is not None:
+            self._own_logs.broker_state.expire(now)
         if now.instant >= self._heartbeat_at:
             self._tick(self._metadata, now)
         self._metadata.wake(now)
         self.replicas.wake(now)
         self.producers.wake(now)
 
-    def _tick(self, metadata: QuorumMetadata, now: Now) -> None:
+    def _tick(self, metadata: ClusterMetadata, now: Now) -> None:
         """Every half second: say that this broker runs, and ask to be registered."""
         self._lag_ns = now.instant - self._heartbeat_at
         self._liveness.detect_pause(self._heartbeat_at, now.instant)
@@ -462,7 +465,7 @@ class ClusterMember:
         if self.is_leaving:
             self.replicas.resign_all()
         self._send_heartbeats(now)
-        if metadata.quorum.leader is not None:
+        if metadata.election.leader is not None:
             self._leader_seen_at = now.instant
         is_lost = now.instant - self._leader_seen_at >= _QUORUM_NS
         reason = self.problem or "no leader is known"
@@ -482,26 +485,20 @@ class ClusterMember:
         )
         self._state.outbox.extend(Send(broker=each, message=message) for each in self._peers)
 
-    def _ask_to_register(self, metadata: QuorumMetadata) -> None:
-        leader = metadata.quorum.leader
-        if leader is None or self.is_leaving:
+    def _ask_to_register(self, metadata: ClusterMetadata) -> None:
+        leader, own = metadata.election.leader, self._own_logs.broker_state
+        if leader is None or own is None or self.is_leaving:
             return
-        message = RegisterBroker(
-            lineage=self._entered,
-            client_address=self._config.addresses.http,
-            rack=self._config.rack,
-            level_max=FEATURE_LEVEL,
-            release=self._config.release,
-            version=metadata.image.version,
-            is_clean=self._broker_state is not None and not self._broker_state.state.is_unclean,
+        message = registration_of(
+            self._config, own.state, entered=self._entered, version=metadata.image.version
         )
         if leader != self._me:
             self._state.outbox.append(Send(broker=leader.broker, message=message))
-        elif self._controller is not None and self._broker_state is not None:
+        elif self._controller is not None:
             self._controller.register(
                 Registration(
                     voter=self._me,
-                    incarnation=self._broker_state.state.incarnation,
+                    incarnation=own.state.incarnation,
                     addresses=self._config.addresses,
                     asked=message,
                 )
@@ -521,13 +518,14 @@ class ClusterMember:
             # Others need not wait for the next heartbeat to hear of it.
             self._send_heartbeats(now)
             self._metadata.resign(now)
-            self._state.outbox.extend(self._metadata.log.save_committed())
+        if self._quorum is not None:
+            self._state.outbox.extend(self._quorum.log.save_committed())
 
     # Turns
 
     def finish_turn(self, now: Now) -> None:
         """Follow what was committed, decide, and set the alarm."""
-        metadata, own = self._metadata, self._broker_state
+        metadata, own = self._metadata, self._own_logs.broker_state
         if metadata is None or own is None or self._controller is None:
             self._retry_start(own)
             return
@@ -536,8 +534,8 @@ class ClusterMember:
             self._state.alarms.bring_forward(Errand.CLUSTER, self.replicas.next_deadline())
             if not self.line.take_news():
                 return
-        if self._bootstrap is not None:
-            self._decide_bootstrap(self._bootstrap, metadata, now)
+        if self._bootstrap is not None and self._quorum is not None:
+            self._decide_bootstrap(self._bootstrap, self._quorum, now)
         applied = metadata.take_applied()
         if applied:
             self._follow_image(metadata, own, now)
@@ -550,9 +548,9 @@ class ClusterMember:
             if self.image_follower.access.take_changed():
                 # Whoever changed what callers may do waits until all brokers decide by it.
                 self._send_heartbeats(now)
-        self._reports.tell_state(metadata.quorum, self.problem)
-        if self.is_leaving and metadata.quorum.leader not in {None, self._left_to}:
-            self._left_to = metadata.quorum.leader
+        self._reports.tell_state(metadata.election, self.problem)
+        if self.is_leaving and metadata.election.leader not in {None, self._left_to}:
+            self._left_to = metadata.election.leader
             self.replicas.resign_all()
         self.replicas.finish_turn(now)
         self._has_news = False
@@ -571,7 +569,7 @@ class ClusterMember:
             self._state.alarms.set(Errand.CLUSTER, retry)
         self._has_news = False
 
-    def _follow_image(self, metadata: QuorumMetadata, own: BrokerStateJournal, now: Now) -> None:
+    def _follow_image(self, metadata: ClusterMetadata, own: BrokerStateJournal, now: Now) -> None:
         halt_if_too_old(self._state, metadata.image.feature_level)
         is_entered, is_registered = bool(own.state.cluster_id), self.registered is not None
         followed = own.state.followed(metadata.image.cluster_id, is_registered=is_registered)

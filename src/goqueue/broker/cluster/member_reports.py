@@ -6,7 +6,8 @@ Says each thing once, when it changes.
 import msgspec
 
 from goqueue.broker.cluster.broker_state import BrokerStateJournal
-from goqueue.broker.cluster.quorum_metadata import MetadataRecord
+from goqueue.broker.cluster.cluster_metadata import Election
+from goqueue.broker.cluster.metadata_records import MetadataRecord
 from goqueue.broker.state import NodeState
 from goqueue.cluster import (
     BrokerFenced,
@@ -16,7 +17,6 @@ from goqueue.cluster import (
     ClusterRecovered,
     FeatureLevelRaised,
     MetadataImage,
-    Quorum,
     UncleanLeaderElected,
 )
 from goqueue.model import (
@@ -94,13 +94,13 @@ class MemberReports:
             )
             self._state.outbox.append(Report(report=elected))
 
-    def tell_state(self, quorum: Quorum, problem: str | None) -> None:
+    def tell_state(self, election: Election, problem: str | None) -> None:
         """Tell the operator who decides, and what is wrong."""
-        leader = quorum.leader
+        leader = election.leader
         if leader is not None and leader.broker != self._controller:
             self._controller = leader.broker
             self.elections_total += 1
-            elected = ControllerElected(controller=leader.broker, term=quorum.term)
+            elected = ControllerElected(controller=leader.broker, term=election.term)
             self._state.outbox.append(Report(report=elected))
         if problem != self._problem:
             self._problem = problem

@@ -4,7 +4,7 @@ What this version cannot read belongs to a later feature level: whoever applies 
 `LevelGate`. A record is written only behind the one that raises the level, so none is misread.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -29,6 +29,7 @@ __all__ = [
     "attempted_voters",
     "created_cluster",
     "decode_records",
+    "lineage_of",
 ]
 
 _decoder = msgspec.json.Decoder(list[MetadataChange])
@@ -48,6 +49,16 @@ def created_cluster(me: Voter, term: int, founders: Voters) -> ClusterCreated:
         voters=tuple(voter for voter in founders.new if voter.directory),
         formed_by=founders.new,
     )
+
+
+def lineage_of(records: Iterable[MetadataRecord]) -> str:
+    """The cluster that records name last; empty if none does."""
+    found = ""
+    for record in records:
+        for change in record.changes:
+            if isinstance(change, ClusterCreated | ImageStated):
+                found = change.cluster_id
+    return found
 
 
 def attempted_voters(pending: Sequence[MetadataRecord]) -> tuple[Voter, ...]:

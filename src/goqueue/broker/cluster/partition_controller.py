@@ -25,8 +25,8 @@ from typing import assert_never
 import msgspec
 
 from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG, coordinator_topic
+from goqueue.broker.cluster.cluster_metadata import ClusterMetadata
 from goqueue.broker.cluster.level_gate import audited
-from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.cluster.unsure_elections import UnsureElections
 from goqueue.broker.state import NodeState
 from goqueue.cluster import (
@@ -104,7 +104,7 @@ class _TopicRequest(msgspec.Struct, frozen=True, kw_only=True):
 class PartitionController:
     """Decides about topics and partitions while this broker leads the metadata log."""
 
-    def __init__(self, state: NodeState, metadata: QuorumMetadata) -> None:
+    def __init__(self, state: NodeState, metadata: ClusterMetadata) -> None:
         self._state = state
         self._metadata = metadata
         self._requests: deque[_TopicRequest] = deque()
@@ -147,7 +147,7 @@ class PartitionController:
 
     def not_controller(self) -> Refused:
         """The refusal that says who is the controller, as far as this broker knows."""
-        leader = self._metadata.quorum.leader
+        leader = self._metadata.election.leader
         known = None if leader is None else self._metadata.image.brokers.get(leader.broker)
         if known is None:
             return Refused(Code.NOT_CONTROLLER)

@@ -30,6 +30,7 @@ from goqueue.broker.cluster.metadata_records import (
     StatementProgress,
     created_cluster,
     decode_records,
+    lineage_of,
 )
 from goqueue.broker.cluster.peer_callers import PeerCallers
 from goqueue.broker.disk_reads import ReplicaFetch
@@ -38,7 +39,6 @@ from goqueue.cluster import (
     Ballot,
     BallotPersisted,
     BecomeLeader,
-    ClusterCreated,
     FollowerHeard,
     FollowLeader,
     ImageStated,
@@ -99,7 +99,7 @@ from goqueue.model import (
 )
 from goqueue.records import Buffer, build
 
-__all__ = ["MetadataRecord", "QuorumMetadata", "decode_records"]
+__all__ = ["QuorumMetadata"]
 
 
 class QuorumMetadata:
@@ -164,8 +164,12 @@ class QuorumMetadata:
         return self._log
 
     @property
-    def quorum(self) -> Quorum:
+    def election(self) -> Quorum:
         return self._quorum
+
+    @property
+    def is_leading(self) -> bool:
+        return self._leader is not None
 
     @property
     def epoch_leader(self) -> LogLeader | None:
@@ -195,20 +199,15 @@ class QuorumMetadata:
     @property
     def lineage(self) -> str:
         """The cluster that the log belongs to, committed or not; empty if it names none."""
-        for record in reversed(self._records):
-            for change in reversed(record.changes):
-                if isinstance(change, ClusterCreated | ImageStated):
-                    return change.cluster_id
-        return self._image.cluster_id
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether the log names no cluster, not even one that was only attempted."""
-        return not self.lineage
+        return lineage_of(self._records) or self._image.cluster_id
 
     def pending(self) -> tuple[MetadataRecord, ...]:
         """The records that are not committed as far as this broker knows."""
         return tuple(self._records)
+
+    def may_vote(self, broker: Voter) -> bool:
+        """Whether a broker holds the whole log."""
+        return self._leader is not None and self._leader.holds_all(broker)
 
     def take_applied(self) -> list[MetadataRecord]:
         """The records that were applied to the image since the last call."""
@@ -432,7 +431,7 @@ class QuorumMetadata:
         self._state.outbox.extend(appended.effects)
         self._records.append(MetadataRecord(appended.next, ()))
         self._log_changed(now)
-        if self.is_blank:
+        if not self.lineage:
             self._append((created_cluster(self._me, term, self._quorum.voters),), now)
         self._heartbeat_at = now.instant
         self.wake(now)
@@ -490,7 +489,7 @@ class QuorumMetadata:
 
     def propose(
         self, changes: Sequence[MetadataChange], answers: Sequence[Answer], now: Now
-    ) -> None:
+    ) -> int:
         """Write changes that were decided on the present image; answers follow their commit."""
         assert self.may_propose, "only the controller proposes, one record at a time"
         if any(isinstance(change, ImageStated) for change in changes):
@@ -501,9 +500,10 @@ class QuorumMetadata:
         if not is_written or self._leader is None:
             # Other voters may end it at once: another leader's record must not confirm this one.
             self._refuse(answers, Code.REPLICATION_FAILED if is_written else Code.STORAGE_FULL)
-            return
+            return self._log.end
         self._proposal = Proposal(self._log.end, tuple(answers), states_from)
         self._advance(now)
+        return self._log.end
 
     def _append(self, changes: Sequence[MetadataChange], now: Now) -> bool:
         assert self._leader is not None

@@ -4,7 +4,7 @@ Precedence: flag, environment, file, default. Binds nothing and starts nothing.
 """
 
 from goqueue.runtime.settings.catalogue import SETTINGS, Feature, Setting
-from goqueue.runtime.settings.cluster import ClusterSettings, TlsSettings
+from goqueue.runtime.settings.cluster import ClusterSettings, EtcdSettings, TlsSettings
 from goqueue.runtime.settings.kinds import Listener, Network
 from goqueue.runtime.settings.loader import (
     ApiSettings,
@@ -40,6 +40,7 @@ __all__ = [
     "AuthSettings",
     "BrokerSettings",
     "ClusterSettings",
+    "EtcdSettings",
     "Feature",
     "HttpSettings",
     "LimitSettings",

@@ -53,6 +53,8 @@ __all__ = [
     "CLUSTER_CATCH_UP_BYTES_PER_SEC",
     "CLUSTER_CLIENT_ADVERTISE",
     "CLUSTER_ENABLED",
+    "CLUSTER_ETCD",
+    "CLUSTER_METADATA",
     "CLUSTER_PEERS",
     "CLUSTER_QUORUM",
     "CLUSTER_SECRET",
@@ -82,6 +84,7 @@ __all__ = [
     "TRACING_QUEUE_SPANS",
     "TRACING_SAMPLING",
     "TRUSTED_PROXIES",
+    "EtcdRows",
     "Feature",
     "Setting",
     "TlsRows",
@@ -216,6 +219,16 @@ def _listener(
         feature=feature,
         short_flag=f"--{protocol}" if is_client else "",
     )
+
+
+class EtcdRows(NamedTuple):
+    """The settings of etcd as the store of the metadata."""
+
+    endpoints: Setting[tuple[Listener, ...]]
+    prefix: Setting[str]
+    ca_file: Setting[str]
+    cert_file: Setting[str]
+    key_file: Setting[str]
 
 
 class TlsRows(NamedTuple):
@@ -458,6 +471,13 @@ TRACING_QUEUE_SPANS = _tracing(
 # Unset is off on loopback, and refused beyond it.
 TLS = _tls("tls", Feature.TLS, "on all client ports", None)
 
+
+def _cluster(name: str, kind: Kind[T], default: T, meaning: str) -> Setting[T]:
+    return Setting(
+        name=f"cluster.{name}", kind=kind, default=default, meaning=meaning, feature=Feature.CLUSTER
+    )
+
+
 CLUSTER_ENABLED: Setting[bool | None] = Setting(
     name="cluster.enabled",
     kind=BOOLEAN,
@@ -466,40 +486,31 @@ CLUSTER_ENABLED: Setting[bool | None] = Setting(
     feature=Feature.CLUSTER,
     short_flag="--cluster",
 )
-CLUSTER_PEERS: Setting[tuple[Listener, ...]] = Setting(
-    name="cluster.peers",
-    kind=ADDRESSES,
-    default=(),
-    meaning="The other nodes of the cluster.",
-    feature=Feature.CLUSTER,
+CLUSTER_PEERS = _cluster("peers", ADDRESSES, (), "The other nodes of the cluster.")
+CLUSTER_ADVERTISE = _cluster(
+    "advertise", TEXT, "", "host:port of this node for other nodes; default: the bind address."
 )
-CLUSTER_ADVERTISE = Setting(
-    name="cluster.advertise",
-    kind=TEXT,
-    default="",
-    meaning="host:port of this node for other nodes; default: the bind address.",
-    feature=Feature.CLUSTER,
+CLUSTER_CLIENT_ADVERTISE = _cluster(
+    "client_advertise", TEXT, "", "host:port of this node for clients; default: the bind address."
 )
-CLUSTER_CLIENT_ADVERTISE = Setting(
-    name="cluster.client_advertise",
-    kind=TEXT,
-    default="",
-    meaning="host:port of this node for clients; default: the bind address.",
-    feature=Feature.CLUSTER,
+CLUSTER_QUORUM = _cluster(
+    "quorum", COUNT, 0, "Quorum size; 0: a majority, which is also the minimum."
 )
-CLUSTER_QUORUM = Setting(
-    name="cluster.quorum",
-    kind=COUNT,
-    default=0,
-    meaning="Quorum size; 0: a majority, which is also the minimum.",
-    feature=Feature.CLUSTER,
+CLUSTER_CATCH_UP_BYTES_PER_SEC = _cluster(
+    "catch_up_bytes_per_sec",
+    size(0, 1024 * _GIB),
+    0,
+    "Limit for sending followers outside the ISR what they lack; 0: none.",
 )
-CLUSTER_CATCH_UP_BYTES_PER_SEC = Setting(
-    name="cluster.catch_up_bytes_per_sec",
-    kind=size(0, 1024 * _GIB),
-    default=0,
-    meaning="Limit for sending followers outside the ISR what they lack; 0: none.",
-    feature=Feature.CLUSTER,
+CLUSTER_METADATA = _cluster(
+    "metadata", choice("quorum", "etcd"), "quorum", "Where the nodes keep what they agree on."
+)
+CLUSTER_ETCD = EtcdRows(
+    endpoints=_cluster("etcd_endpoints", ADDRESSES, (), "Where etcd takes clients."),
+    prefix=_cluster("etcd_prefix", TEXT, "/goqueue", "Prefix of the keys of this cluster in etcd."),
+    ca_file=_cluster("etcd_ca_file", TEXT, "", "Authority of etcd, in PEM; set: TLS is used."),
+    cert_file=_cluster("etcd_cert_file", TEXT, "", "Certificate of this node for etcd, in PEM."),
+    key_file=_cluster("etcd_key_file", TEXT, "", "Private key of that certificate, in PEM."),
 )
 CLUSTER_SECRET, CLUSTER_SECRET_FILE = _secret(
     "cluster.secret", Feature.CLUSTER, "Shared secret of the nodes."
@@ -542,6 +553,8 @@ SETTINGS: tuple[Setting[Any], ...] = (
     CLUSTER_CLIENT_ADVERTISE,
     CLUSTER_QUORUM,
     CLUSTER_CATCH_UP_BYTES_PER_SEC,
+    CLUSTER_METADATA,
+    *CLUSTER_ETCD,
     CLUSTER_SECRET,
     CLUSTER_SECRET_FILE,
     *CLUSTER_TLS,

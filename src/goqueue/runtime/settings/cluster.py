@@ -4,6 +4,8 @@ Beyond loopback links between nodes need TLS, because the secret itself is sent;
 to be a member of a cluster is never started as anything less.
 """
 
+import re
+
 import msgspec
 
 from goqueue.model import Secret
@@ -12,6 +14,8 @@ from goqueue.runtime.settings.catalogue import (
     CLUSTER_CATCH_UP_BYTES_PER_SEC,
     CLUSTER_CLIENT_ADVERTISE,
     CLUSTER_ENABLED,
+    CLUSTER_ETCD,
+    CLUSTER_METADATA,
     CLUSTER_PEERS,
     CLUSTER_QUORUM,
     CLUSTER_SECRET,
@@ -24,9 +28,18 @@ from goqueue.runtime.settings.kinds import Listener, read_address
 from goqueue.runtime.settings.problems import Problem
 from goqueue.runtime.settings.values import Values
 
-__all__ = ["ClusterSettings", "TlsSettings", "build_cluster", "build_tls", "check_cluster"]
+__all__ = [
+    "ClusterSettings",
+    "EtcdSettings",
+    "TlsSettings",
+    "build_cluster",
+    "build_tls",
+    "check_cluster",
+]
 
 _SECRET_CHARACTERS_ADVISED = 16
+_ETCD = "etcd"
+_PREFIX = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
 _EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, never bound
 _REQUIRED = frozenset({"require", "require-verify"})
 
@@ -43,11 +56,21 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     min_version: str = "1.2"
 
 
+class EtcdSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """An etcd that keeps the metadata. With a `ca_file` TLS is used."""
+
+    endpoints: tuple[str, ...]
+    prefix: str
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The place of this node in a cluster, and what proves nodes to each other.
 
     `quorum` 0 is a majority, `catch_up_bytes_per_sec` 0 no limit. `secret` is
-    empty where certificates prove nodes.
+    empty where certificates prove nodes. Without `etcd` the nodes keep the metadata themselves.
     """
 
     is_enabled: bool = False
@@ -58,6 +81,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     catch_up_bytes_per_sec: int = 0
     secret: Secret = Secret("")
     tls: TlsSettings = TlsSettings()
+    etcd: EtcdSettings | None = None
 
     @property
     def accepts_certificates(self) -> bool:
@@ -91,6 +115,17 @@ def build_cluster(values: Values) -> ClusterSettings:
         catch_up_bytes_per_sec=values.value(CLUSTER_CATCH_UP_BYTES_PER_SEC),
         secret=values.value(CLUSTER_SECRET),
         tls=build_tls(values, CLUSTER_TLS),
+        etcd=_build_etcd(values) if values.value(CLUSTER_METADATA) == _ETCD else None,
+    )
+
+
+def _build_etcd(values: Values) -> EtcdSettings:
+    return EtcdSettings(
+        endpoints=tuple(str(each) for each in values.value(CLUSTER_ETCD.endpoints)),
+        prefix=values.value(CLUSTER_ETCD.prefix),
+        ca_file=values.value(CLUSTER_ETCD.ca_file),
+        cert_file=values.value(CLUSTER_ETCD.cert_file),
+        key_file=values.value(CLUSTER_ETCD.key_file),
     )
 
 
@@ -109,6 +144,7 @@ def check_cluster(values: Values, problems: list[Problem], warnings: list[str]) 
     _check_addresses(values, problems)
     _check_reach(values, problems, peers)
     _check_proof(values, problems, warnings)
+    _check_etcd(values, problems)
 
 
 def _check_addresses(values: Values, problems: list[Problem]) -> None:
@@ -164,3 +200,38 @@ def _check_certificates(tls: TlsSettings, values: Values, problems: list[Problem
         if not values.value(row):
             reason = "is empty: TLS between nodes needs a certificate, its key and the authority"
             problems.append(values.refused(row, reason))
+
+
+def _check_etcd(values: Values, problems: list[Problem]) -> None:
+    """Keys and ACLs lie in the metadata: beyond loopback they are not sent in the clear."""
+    rows = CLUSTER_ETCD
+    endpoints = values.value(rows.endpoints)
+    if values.value(CLUSTER_METADATA) != _ETCD:
+        is_readable = all(each.setting != CLUSTER_METADATA.name for each in problems)
+        if endpoints and is_readable:
+            reason = "is quorum, and endpoints of etcd are set: set it to etcd, or remove those"
+            problems.append(values.refused(CLUSTER_METADATA, reason))
+        return
+    if not endpoints:
+        reason = "is empty: cluster.metadata=etcd needs the address of at least one member"
+        problems.append(values.refused(rows.endpoints, reason))
+    if _PREFIX.fullmatch(values.value(rows.prefix)) is None:
+        reason = "is not a slash and up to 200 of A-Z a-z 0-9 . _ / -"
+        problems.append(values.refused(rows.prefix, reason))
+    beyond = [each for each in endpoints if not each.is_loopback]
+    if beyond and not values.value(rows.ca_file):
+        reason = f"is empty, and {beyond[0]} is not loopback: etcd holds what the nodes agree on"
+        problems.append(values.refused(rows.ca_file, reason))
+    _check_etcd_certificate(values, problems)
+
+
+def _check_etcd_certificate(values: Values, problems: list[Problem]) -> None:
+    rows = CLUSTER_ETCD
+    has_cert, has_key = bool(values.value(rows.cert_file)), bool(values.value(rows.key_file))
+    if has_cert is not has_key:
+        lacking = rows.key_file if has_cert else rows.cert_file
+        reason = "is empty: a certificate and its key are set together"
+        problems.append(values.refused(lacking, reason))
+    elif has_cert and not values.value(rows.ca_file):
+        reason = "is empty: a certificate is of use over TLS alone"
+        problems.append(values.refused(rows.ca_file, reason))

@@ -26,6 +26,7 @@ from goqueue.sim.cluster.replication_checks import ReplicationChecks
 from goqueue.sim.cluster.replication_run import ReplicationRun, ReplicationSwarm
 from goqueue.sim.cluster.rot_run import RotRun
 from goqueue.sim.cluster.schedule_run import ScheduleRun
+from goqueue.sim.cluster.store_run import StoreRun
 from goqueue.sim.cluster.transaction_run import TransactionRun
 from goqueue.sim.cluster.virtual_time import VirtualTime
 
@@ -55,6 +56,7 @@ __all__ = [
     "RotRun",
     "ScheduleRun",
     "SimulatedNetwork",
+    "StoreRun",
     "TransactionRun",
     "VirtualTime",
 ]

@@ -20,6 +20,7 @@ from goqueue.model import (
     Answer,
     Asked,
     Caller,
+    CallStore,
     Code,
     ConnectPeers,
     Effect,
@@ -45,6 +46,7 @@ from goqueue.model import (
     Send,
     Serve,
     Slice,
+    StoreEvent,
     Sweep,
     Woke,
 )
@@ -109,7 +111,9 @@ class BrokerMachine:
         *,
         quorum: int | None = None,
         create: Callable[[str, ClusterConfig], Node] | None = None,
+        store: "Callable[[BrokerMachine, CallStore], None] | None" = None,
     ) -> None:
+        """With `store` the metadata lie in an external one, which it calls."""
         self.process = process
         self.disk = disk
         self.weather = weather
@@ -121,6 +125,7 @@ class BrokerMachine:
         self._next_request = 1
         self.replies: dict[RequestId, Reply | Refused] = {}
         self.halted: str | None = None
+        self._store = store
         config = ClusterConfig(
             directory=process.directory,
             addresses=BrokerAddresses(peers=process.address, http=f"{process.name}:8080"),
@@ -128,6 +133,7 @@ class BrokerMachine:
             quorum=quorum,
             seed=self._random.getrandbits(32),
             restate_bytes=weather.restate_bytes,
+            store_prefix=None if store is None else "/goqueue",
         )
         self.storage = Storage(disk.files, reserve_bytes=0, ticks=lambda: process.now().instant)
         self.node = (create or _create)(process.name, config)
@@ -138,7 +144,7 @@ class BrokerMachine:
         self._carry_out(self.node.start())
         self._drain()
 
-    def take(self, event: PeerEvent) -> None:
+    def take(self, event: PeerEvent | StoreEvent) -> None:
         self._handle(event)
 
     def wake(self) -> None:
@@ -186,8 +192,8 @@ class BrokerMachine:
                 case Send():
                     self._observer.sending(self, effect)
                     self.process.send(effect)
-                case ConnectPeers():
-                    self.process.send(effect)
+                case ConnectPeers() | CallStore():
+                    self._reach_out(effect)
                 case Answer():
                     self.replies[effect.request] = effect.reply
                 case Serve():
@@ -208,6 +214,13 @@ class BrokerMachine:
                     assert isinstance(effect, _Work)
                     self._work.append(effect)
         self._begin_work()
+
+    def _reach_out(self, effect: ConnectPeers | CallStore) -> None:
+        if isinstance(effect, ConnectPeers):
+            self.process.send(effect)
+        else:
+            assert self._store is not None, "this cluster keeps its metadata itself"
+            self._store(self, effect)
 
     def _halt(self, reason: str) -> None:
         self.halted = reason

@@ -24,10 +24,18 @@ from goqueue.records import scan
 from goqueue.sim.cluster.brokers import BrokerMachine
 from goqueue.sim.oracle import Violation
 
-__all__ = ["QuorumChecks"]
+__all__ = ["QuorumChecks", "quorum_of"]
 
 _DRIFT_NS = 250 * MILLISECOND
 _BALLOT = re.compile(rb'"ballot":\{"term":(\d+),"vote":(?:null|\["([^"]*)")')
+
+
+def quorum_of(machine: BrokerMachine) -> QuorumMetadata | None:
+    """The metadata log of a broker, once it was read."""
+    member = machine.node.cluster
+    metadata = None if member is None else member.metadata
+    assert metadata is None or isinstance(metadata, QuorumMetadata)
+    return metadata
 
 
 class QuorumChecks:
@@ -88,15 +96,13 @@ class QuorumChecks:
                     acked = self._acked.setdefault((effect.broker, message.epoch), {})
                     acked[me] = max(message.durable, acked.get(me, 0))
         elif isinstance(message, LeadershipOffer):
-            member = machine.node.cluster
-            metadata = None if member is None else member.metadata
+            metadata = quorum_of(machine)
             if metadata is not None and metadata.epoch_leader is not None:
                 raise Violation("offer after resigning", machine.process.name)
 
     def _check_held(self, machine: BrokerMachine, ack: ReplicaAck) -> None:
         """What is acknowledged is on the disk of this broker, whatever its power does."""
-        member = machine.node.cluster
-        metadata = None if member is None else member.metadata
+        metadata = quorum_of(machine)
         if metadata is None or ack.durable <= metadata.log.start:
             return
         base = max(each.base for each in metadata.log.segments if each.base < ack.durable)
@@ -130,25 +136,24 @@ class QuorumChecks:
 
     def turned(self, machine: BrokerMachine) -> None:
         """Look at a broker after its turn."""
-        member = machine.node.cluster
-        metadata = None if member is None else member.metadata
+        metadata = quorum_of(machine)
         if metadata is None:
             return
         self._machines[machine.process.name] = machine
         image = metadata.image
-        facts = (image.version, metadata.quorum.term, int(metadata.is_controller))
+        facts = (image.version, metadata.election.term, int(metadata.is_controller))
         is_leader = metadata.epoch_leader is not None
         if self._seen.get(id(machine)) == facts and not is_leader:
             return
         self._seen[id(machine)] = facts
         who = Voter(machine.process.name, machine.process.directory)
         if is_leader:
-            self._check_leader(who, metadata.lineage, metadata.quorum.term)
+            self._check_leader(who, metadata.lineage, metadata.election.term)
             self._check_commit(who, metadata)
             self._check_voter_change(who, metadata)
         self._check_image(who, image)
         if metadata.is_controller:
-            self._check_complete(who, image.cluster_id, image.version, metadata.quorum.term)
+            self._check_complete(who, image.cluster_id, image.version, metadata.election.term)
         if metadata.refusal is not None:
             raise Violation("no leader lacks what is committed", metadata.refusal)
 
@@ -163,11 +168,11 @@ class QuorumChecks:
 
     def _check_commit(self, who: Voter, metadata: QuorumMetadata) -> None:
         """A leader commits what a majority has acknowledged, of both sets while they change."""
-        leader, term = metadata.epoch_leader, metadata.quorum.term
+        leader, term = metadata.epoch_leader, metadata.election.term
         assert leader is not None
         committed = metadata.log.high_watermark
-        before, voters = self._commits.get((who, term), (committed, metadata.quorum.voters))
-        self._commits[who, term] = (committed, metadata.quorum.voters)
+        before, voters = self._commits.get((who, term), (committed, metadata.election.voters))
+        self._commits[who, term] = (committed, metadata.election.voters)
         if committed == before:
             return
         ends = {**self._acked.get((who.broker, term), {}), who: leader.durable_ends(who)[who]}
@@ -189,12 +194,11 @@ class QuorumChecks:
     def _check_deposed(self, who: Voter, lineage: str, term: int) -> None:
         """Nobody who led before may still decide; clocks differ in rate by a tenth."""
         for machine in self._machines.values():
-            member = machine.node.cluster
-            metadata = None if member is None else member.metadata
+            metadata = quorum_of(machine)
             if machine.is_over or metadata is None or metadata.epoch_leader is None:
                 continue
-            if metadata.quorum.term < term and metadata.lineage == lineage:
-                left_ns = metadata.quorum.next_deadline() - machine.process.now().instant
+            if metadata.election.term < term and metadata.lineage == lineage:
+                left_ns = metadata.election.next_deadline() - machine.process.now().instant
                 if left_ns > _DRIFT_NS:
                     names = f"{machine.process.name} before {who.broker}, for {left_ns} ns"
                     raise Violation("one decides at a time", names)

@@ -22,7 +22,7 @@ from goqueue.sim.cluster.metadata_client import MetadataClient
 from goqueue.sim.cluster.network import SimulatedNetwork
 from goqueue.sim.cluster.packets import LinkWeather
 from goqueue.sim.cluster.processes import ClusterProcess, ProcessClock
-from goqueue.sim.cluster.quorum_checks import QuorumChecks
+from goqueue.sim.cluster.quorum_checks import QuorumChecks, quorum_of
 from goqueue.sim.cluster.virtual_time import VirtualTime
 from goqueue.sim.oracle import Violation
 from goqueue.sim.trace import Trace
@@ -343,11 +343,10 @@ class QuorumRun:
         """Whether a broker votes again with its new disk, and enough others do."""
         directory = next(each.directory for each in self.processes if each.name == name)
         for machine in self.machines:
-            member = machine.node.cluster
-            metadata = None if member is None else member.metadata
+            metadata = quorum_of(machine)
             if metadata is not None and metadata.is_controller:
                 voters = metadata.image.voters
-                is_settled = not voters.is_joint and metadata.quorum.voters == voters
+                is_settled = not voters.is_joint and metadata.election.voters == voters
                 return is_settled and len(voters.new) > 2 and Voter(name, directory) in voters
         return False
 
@@ -411,7 +410,6 @@ class QuorumRun:
         return machine.replies.pop(request, None)
 
     def _metadata_log(self, machine: BrokerMachine) -> Log:
-        member = machine.node.cluster
-        assert member is not None
-        assert member.metadata is not None
-        return member.metadata.log
+        metadata = quorum_of(machine)
+        assert metadata is not None
+        return metadata.log

@@ -18,6 +18,7 @@ from goqueue.model import (
     Asked,
     BackupEvent,
     BackupJob,
+    CallStore,
     CheckSchema,
     Code,
     CompileSchema,
@@ -309,7 +310,7 @@ class Process:
                     self._begin_job(effect.job)
                 case Halt():
                     self._halt(effect.reason)
-                case Send() | ConnectPeers():
+                case Send() | ConnectPeers() | CallStore():
                     raise AssertionError("this node is in no cluster")
                 case Report():
                     # For people only.

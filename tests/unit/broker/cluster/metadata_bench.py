@@ -9,7 +9,8 @@ from collections import deque
 from goqueue.broker import TurnBudget
 from goqueue.broker.cluster.broker_state import BROKER_STATE_LOG, BrokerStateJournal
 from goqueue.broker.cluster.cluster_config import METADATA_LOG, METADATA_SETTINGS, ClusterConfig
-from goqueue.broker.cluster.quorum_metadata import MetadataRecord, QuorumMetadata, decode_records
+from goqueue.broker.cluster.metadata_records import MetadataRecord, decode_records
+from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.disk_reads import ClusterFetch, ReplicaFetch
 from goqueue.broker.journal import JOURNAL_SETTINGS
 from goqueue.broker.state import NodeState
@@ -210,7 +211,7 @@ class Bench:
             self._deliver_votes(name, others)
             if broker.metadata.epoch_leader is not None:
                 return broker
-        raise AssertionError(broker.metadata.quorum.role)
+        raise AssertionError(broker.metadata.election.role)
 
     def beat(self, name: str) -> None:
         """Let a leader say that it leads."""

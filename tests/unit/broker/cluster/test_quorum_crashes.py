@@ -66,7 +66,7 @@ def test_a_crash_before_a_vote_is_synced_leaves_no_vote_and_nobody_heard_of_it()
     bench.brokers["b"].is_state_held = True
     assert ask_vote(bench, "b", "a", term=7) == []
 
-    assert bench.crash("b").metadata.quorum.term == 0
+    assert bench.crash("b").metadata.election.term == 0
     (reply,) = ask_vote(bench, "b", "c", term=7)
     assert reply.is_granted
 
@@ -76,7 +76,7 @@ def test_a_crash_after_a_vote_is_synced_and_before_it_is_granted_keeps_the_vote(
     (lost,) = ask_vote(bench, "b", "a", term=7)
     assert lost.is_granted
 
-    assert bench.crash("b").metadata.quorum.term == 7
+    assert bench.crash("b").metadata.election.term == 7
     (other,) = ask_vote(bench, "b", "c", term=7)
     assert not other.is_granted
     (same,) = ask_vote(bench, "b", "a", term=7)
@@ -99,9 +99,9 @@ def test_a_crash_before_a_raised_term_is_synced_announces_nothing() -> None:
     voter.metadata.handle_replica(bench.brokers["c"].me, leader, (), voter.now)
     voter.carry_out()
 
-    assert voter.metadata.quorum.term == 8
+    assert voter.metadata.election.term == 8
     assert bench.sent("b", "c") == []
-    assert bench.crash("b").metadata.quorum.term == 1
+    assert bench.crash("b").metadata.election.term == 1
 
 
 @pytest.mark.parametrize("is_synced", [False, True])

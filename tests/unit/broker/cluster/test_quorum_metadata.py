@@ -78,7 +78,7 @@ def test_a_proposal_of_a_leader_that_steps_down_has_an_unknown_outcome() -> None
 
     leader.wake()
 
-    assert leader.metadata.quorum.role is not Role.LEADER
+    assert leader.metadata.election.role is not Role.LEADER
     (answer,) = leader.answers
     assert isinstance(answer.reply, Refused)
     assert answer.reply.code is Code.REPLICATION_FAILED
@@ -91,7 +91,7 @@ def test_a_proposal_of_voters_that_ends_leadership_at_once_has_an_unknown_outcom
     # Nobody was heard for long, and the deadline that says so was not looked at yet.
     bench.now_ns += 10 * SECOND
     propose(old, VotersChanged(new=voters[:2], old=voters))
-    assert old.metadata.quorum.role is not Role.LEADER
+    assert old.metadata.election.role is not Role.LEADER
     bench.drop()
 
     bench.elect("b", "c")
@@ -119,15 +119,15 @@ def test_a_heartbeat_that_comes_again_does_not_keep_voters_loyal_to_a_leader_tha
     (beat,) = (each for each in bench.sent("a", "b") if isinstance(each, WatermarkAdvanced))
     bench.exchange("abc", 1000)
     leader, voter = bench.brokers["a"], bench.brokers["b"]
-    before = voter.metadata.quorum.next_deadline()
+    before = voter.metadata.election.next_deadline()
 
     bench.now_ns += SECOND // 4
     voter.receive(leader.me, Send(broker="b", message=beat))
-    assert voter.metadata.quorum.next_deadline() == before
+    assert voter.metadata.election.next_deadline() == before
 
     bench.beat("a")
     bench.exchange("abc", 1000)
-    assert voter.metadata.quorum.next_deadline() > before
+    assert voter.metadata.election.next_deadline() > before
 
 
 def test_a_record_that_no_majority_had_is_replaced_by_the_next_leader() -> None:
@@ -241,7 +241,7 @@ def test_nothing_of_an_older_leader_is_taken_after_a_vote_for_another() -> None:
     propose(old, registered("a"))
     end = voter.log.end
     bench.elect("c", "b")
-    assert voter.metadata.quorum.term == 2
+    assert voter.metadata.election.term == 2
 
     bench.exchange("ab", 1000)
 
@@ -260,8 +260,8 @@ def test_a_leader_whose_first_records_find_no_space_gives_up_although_it_knows_n
     leader.metadata.handle_disk(full, leader.now)
 
     assert leader.metadata.epoch_leader is None
-    assert leader.metadata.is_blank
-    assert leader.metadata.quorum.voters == Voters(())
+    assert not leader.metadata.lineage
+    assert leader.metadata.election.voters == Voters(())
 
 
 def test_a_log_that_grew_over_many_starts_is_stated_anew() -> None:

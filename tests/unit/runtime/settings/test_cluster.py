@@ -16,6 +16,7 @@ TLS = {
     "cluster_tls.key_file": "k.pem",
     "cluster_tls.ca_file": "a.pem",
 }
+ETCD = {"cluster.metadata": "etcd", "cluster.etcd_endpoints": "127.0.0.1:2379,[::1]:2379"}
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - the address that is to be refused
 
 
@@ -118,3 +119,34 @@ def test_nodes_with_one_secret_seal_verifiers_of_keys_alike() -> None:
     assert sealing_secret(read(), one) == one
     certified = given(MEMBER, TLS, cluster_tls__client_auth="require", cluster__secret="")
     assert sealing_secret(read(environment=certified), one) == one
+
+
+def test_metadata_in_etcd_need_an_endpoint_and_are_in_the_own_log_otherwise() -> None:
+    assert read(environment=given(MEMBER)).cluster.etcd is None
+    etcd = read(environment=given(MEMBER, ETCD)).cluster.etcd
+    assert etcd is not None
+    assert etcd.endpoints == ("127.0.0.1:2379", "[::1]:2379")
+    assert (etcd.prefix, etcd.ca_file) == ("/goqueue", "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "at_fault"),
+    [
+        ({"cluster__etcd_endpoints": ""}, "cluster.etcd_endpoints"),
+        ({"cluster__metadata": "quorum"}, "cluster.metadata"),
+        ({"cluster__metadata": "zookeeper"}, "cluster.metadata"),
+        ({"cluster__etcd_prefix": ""}, "cluster.etcd_prefix"),
+        ({"cluster__etcd_prefix": "goqueue"}, "cluster.etcd_prefix"),
+        ({"cluster__etcd_endpoints": "etcd-1:2379"}, "cluster.etcd_ca_file"),
+        ({"cluster__etcd_cert_file": "c.pem"}, "cluster.etcd_key_file"),
+        ({"cluster__etcd_key_file": "k.pem"}, "cluster.etcd_cert_file"),
+        (
+            {"cluster__etcd_key_file": "k.pem", "cluster__etcd_cert_file": "c.pem"},
+            "cluster.etcd_ca_file",
+        ),
+    ],
+)
+def test_an_etcd_that_could_not_be_used_or_would_be_used_in_the_clear_is_refused(
+    changes: dict[str, str], at_fault: str
+) -> None:
+    assert settings_at_fault(given(MEMBER, ETCD, **changes)) == [at_fault]
