@@ -70,7 +70,13 @@ class TopicLookUps:
         topic = _topic_of(asked.command)
         if asked.request == self._asked_again or topic is None or is_internal(topic):
             return False
-        if self._routes.topic(topic) is not None or self._routes.controller == self._routes.me:
+        if self._routes.topic(topic) is not None:
+            if self._state.catalog.get(topic) is not None:
+                return False
+            # Committed by an event of this turn: the node takes it over when the turn ends.
+            self._to_ask.append(asked)
+            return True
+        if self._routes.controller == self._routes.me:
             return False
         size = _size(asked.command)
         if len(self._kept) >= _COMMANDS_MAX or self._bytes + size > _BYTES_MAX:

@@ -48,8 +48,12 @@ class LookUpBench(ForwardBench):
         self.served.append(asked)
 
 
+def stated(name: str, number: int) -> TopicStated:
+    return TopicStated(name=name, number=number, partitions=1, config=TopicConfig(), created_at=0)
+
+
 def new_topic() -> TopicStated:
-    return TopicStated(name=NEW, number=2, partitions=1, config=TopicConfig(), created_at=0)
+    return stated(NEW, 2)
 
 
 def test_a_command_about_a_topic_that_another_broker_created_waits_for_the_metadata() -> None:
@@ -96,10 +100,25 @@ def test_nobody_says_that_a_topic_does_not_exist_while_there_is_no_controller() 
 
 def test_topics_that_are_known_and_those_of_the_broker_itself_are_not_looked_up() -> None:
     bench = LookUpBench()
+    bench["b"].state.catalog.apply(stated(TOPIC, 1))
     assert not bench.ask(DescribeTopic(name=TOPIC))
     assert not bench.ask(DescribeTopic(name="__topics"))
     bench["b"].controller = "b"
     assert not bench.ask(DescribeTopic(name=NEW))
+    assert not bench["a"].asked
+
+
+def test_a_topic_that_the_metadata_brought_in_this_turn_is_used_when_the_turn_ends() -> None:
+    """The image has it, and the node takes it over only then."""
+    bench = LookUpBench()
+    bench.change(new_topic(), on="b")
+
+    assert bench.ask(DescribeTopic(name=NEW))
+    assert not bench.served
+    bench["b"].state.catalog.apply(new_topic())
+    bench.resume()
+
+    assert [each.request for each in bench.served] == [REQUEST]
     assert not bench["a"].asked
 
 
