@@ -8,6 +8,7 @@ import base64
 import contextlib
 import shutil
 import signal
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -60,15 +61,17 @@ class EtcdServer:
         ]
         self._process: subprocess.Popen[bytes] | None = None
         self._url = url
-        self._verify: str | bool = verify or False
+        self._authority = verify
 
     def start(self, certificate: Sequence[str] = ()) -> None:
         """Start it and wait until it has a leader; it may ask for a certificate and its key."""
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        cert = (certificate[0], certificate[1]) if certificate else None
         deadline = time.monotonic() + _START_S_MAX
-        with httpx.Client(verify=self._verify, cert=cert, timeout=2) as client:
+        context = ssl.create_default_context(cafile=self._authority or None)
+        if certificate:
+            context.load_cert_chain(*certificate)
+        with httpx.Client(verify=context, timeout=2) as client:
             while True:
                 with contextlib.suppress(httpx.HTTPError):
                     if client.get(f"{self._url}/health").json()["health"] == "true":

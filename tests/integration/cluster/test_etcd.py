@@ -1,11 +1,19 @@
 """Three real nodes that keep their metadata in a real etcd."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import httpx
+import msgspec
 import pytest
 
+from goqueue.model import CallStore, StoreEvent
+from goqueue.runtime.etcd_client import EtcdClient
+from goqueue.runtime.event_log import silent_log
+from goqueue.runtime.settings import EtcdSettings
+from tests.certificates import NEEDS_OPENSSL, Authority
 from tests.integration.cluster.cluster_processes import HTTP, ClusterProcesses
 from tests.integration.etcd_server import EtcdServer, running_etcd
 
@@ -88,3 +96,51 @@ def test_while_etcd_stands_still_traffic_continues_and_changes_are_refused(
     etcd.resume()
     assert cluster.wait_for_agreement()["cluster_id"] == state["cluster_id"]
     assert create(cluster, "node-2", "invoices").status_code == 201
+
+
+@NEEDS_OPENSSL
+def test_a_node_proves_itself_to_an_etcd_that_asks_for_a_certificate(tmp_path: Path) -> None:
+    """One call by the client of a node: etcd serves nobody without a certificate."""
+    authority = Authority(tmp_path / "ca")
+    proof = authority.issue("all", usage="serverAuth,clientAuth")
+    ca_file = str(authority.ca_file)
+    flags = ("--cert-file", proof.cert, "--key-file", proof.key)
+    verify = ("--trusted-ca-file", ca_file, "--client-cert-auth")
+    server = EtcdServer(tmp_path / "etcd", *flags, *verify, scheme="https", verify=ca_file)
+    server.start((proof.cert, proof.key))
+    try:
+        known = told(
+            EtcdSettings(
+                endpoints=(server.endpoint,),
+                prefix="/q",
+                ca_file=ca_file,
+                cert_file=proof.cert,
+                key_file=proof.key,
+            )
+        )
+        stranger = told(EtcdSettings(endpoints=(server.endpoint,), prefix="/q", ca_file=ca_file))
+    finally:
+        server.stop()
+    assert known.body is not None
+    assert b"revision" in known.body
+    assert stranger.body is None
+
+
+def told(settings: EtcdSettings) -> StoreEvent:
+    """What the client of a node tells of a read."""
+
+    async def call() -> StoreEvent:
+        heard: asyncio.Future[StoreEvent] = asyncio.get_running_loop().create_future()
+
+        def fail(bug: BaseException) -> None:
+            raise AssertionError(repr(bug))
+
+        client = EtcdClient(settings, heard.set_result, Random(1), silent_log(), fail)
+        body = msgspec.json.encode({"key": b"/q/a", "range_end": b"/q/b", "limit": 2})
+        client.call(CallStore(number=1, path="/v3/kv/range", body=body))
+        try:
+            return await asyncio.wait_for(heard, 10)
+        finally:
+            await client.stop()
+
+    return asyncio.run(call())
