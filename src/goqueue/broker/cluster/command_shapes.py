@@ -1,11 +1,10 @@
-"""What the edge has to know of a command before it sends it: copies, sizes, targets."""
+"""What the edge has to know of a command before it sends it: copies and targets."""
 
 import msgspec
 
-from goqueue.model.requests import CreateTopic, Publish
-from goqueue.records import walk
+from goqueue.model.requests import CreateTopic
 
-__all__ = ["only_target", "record_count", "with_copies"]
+__all__ = ["only_target", "with_copies"]
 
 _FACTOR, _MINIMUM = "replication_factor", "min_insync_replicas"
 _COPIES_DEFAULT = 3
@@ -24,12 +23,6 @@ def with_copies(command: CreateTopic, brokers: int) -> CreateTopic:
         minimum = 2 if config.replication_factor >= _COPIES_DEFAULT else 1
         config = msgspec.structs.replace(config, min_insync_replicas=minimum)
     return msgspec.structs.replace(command, config=config, chosen=None)
-
-
-def record_count(command: Publish) -> int:
-    """How many messages a publish has."""
-    known = command.targets or command.dues
-    return len(walk(command.batch)) if known is None else len(known)
 
 
 def only_target(targets: list[int] | None, partitions: int) -> int | None:

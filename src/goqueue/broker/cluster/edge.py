@@ -17,7 +17,7 @@ import msgspec
 from goqueue.broker.access_changes import ACCESS_COMMANDS
 from goqueue.broker.cluster.cluster_commands import COORDINATOR_COMMANDS
 from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
-from goqueue.broker.cluster.command_shapes import only_target, record_count, with_copies
+from goqueue.broker.cluster.command_shapes import only_target, with_copies
 from goqueue.broker.cluster.delayed_parts import DelayCommand, split_by_leaders
 from goqueue.broker.cluster.forward_parts import (
     LIFTED_BY_METADATA,
@@ -319,32 +319,20 @@ class ClusterEdge:
             here(request, command, now)
             return
         only = only_target(command.targets, topic.partitions)
-        if only is not None and self.routes.partition(LogId(command.topic, only)) is not None:
-            self._publish_whole(request, command, only, now, here)
-            return
+        if only is not None and self._leads(LogId(command.topic, only)):
+            if self._run_here(here, request, command, now):
+                return
+        # A record that the topic does not take is found here: its leader is sent the others.
         has_sequence = command.producer is not None and command.producer.sequence is not None
         routed = self._publisher.route(command, has_sequence=has_sequence, now=now)
-        if len(routed.parts) == 1 and len(routed.targets) == routed.targets.count(
-            next(iter(routed.parts))
-        ):
+        if only is None and len(routed.parts) == 1:
             (number,) = routed.parts
-            aimed = msgspec.structs.replace(command, targets=routed.targets)
-            self._publish_whole(request, aimed, number, now, here)
-            return
+            is_whole = routed.targets.count(number) == len(routed.targets)
+            if is_whole and self._leads(LogId(command.topic, number)):
+                aimed = msgspec.structs.replace(command, targets=routed.targets)
+                if self._run_here(here, request, aimed, now):
+                    return
         self._publish_parts(request, command, routed.targets, routed.parts, now)
-
-    def _publish_whole(
-        self, request: RequestId, command: Publish, number: int, now: Now, here: Handler
-    ) -> None:
-        """All of a batch goes to one partition."""
-        log = LogId(command.topic, number)
-        if self._leads(log) and self._run_here(here, request, command, now):
-            return
-        count = record_count(command)
-        targets = command.targets or [number] * count
-        dues = None if command.dues is None else tuple(command.dues)
-        slices = {number: PublishSlice(command.batch, count, dues)}
-        self._split(request, command, targets, slices, now)
 
     def _publish_parts(
         self,
