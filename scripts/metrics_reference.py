@@ -8,10 +8,13 @@ import asyncio
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from random import Random
 
-from goqueue.broker import Node
+from goqueue.broker import ClusterConfig, Node
+from goqueue.cluster import BrokerAddresses
 from goqueue.gateways import Capacity, Endpoint, TcpListener
 from goqueue.metrics import Family, Kind
+from goqueue.model import Secret
 from goqueue.runtime import Disk, OsFileSystem
 from goqueue.runtime.event_log import silent_log
 from goqueue.runtime.exporters.exporters import ExporterGroup
@@ -23,6 +26,7 @@ from goqueue.runtime.metrics import (
     shell_families,
     volume_families,
 )
+from goqueue.runtime.peers import Credentials, PeerConnections, PeerNetwork
 from goqueue.runtime.settings import TlsSettings, TracingSettings
 from goqueue.runtime.tls import TlsListeners
 
@@ -43,12 +47,17 @@ guide](../guides/monitoring.md) has alerts, dashboards and a scrape configuratio
 - A family without a value yet is left out, for example the dead letters of a node without any.
 - A label in parentheses exists with the setting `metrics.partitions`.
 - `consumer_group` is empty for reads without a group.
+- Only a node of a cluster has the families of clusters and links. Gauges of nodes and partitions
+  are the same on all nodes: use `max`. What a node counts as the leader of a partition, or as a
+  follower, it counts alone: use `sum`.
 """
 
 _SECTIONS = (
     ("goqueue_broker_", "Messages, topics and transactions"),
     ("goqueue_consumer_", "Consumer groups"),
     ("goqueue_storage_", "Storage"),
+    ("goqueue_cluster_", "Clusters"),
+    ("goqueue_peer_", "Links between nodes"),
     ("goqueue_runtime_", "Event loop and disk thread"),
     ("goqueue_http_", "HTTP"),
     ("goqueue_tls_", "TLS"),
@@ -67,7 +76,14 @@ def families() -> list[Family]:
 
 
 async def _families() -> list[Family]:
-    node = Node("node", bytes(32))
+    addresses = BrokerAddresses(peers="127.0.0.1:7000", http="127.0.0.1:8080")
+    member = ClusterConfig(directory="directory", addresses=addresses, peers=())
+    node = Node("node", bytes(32), cluster=member)
+    network = PeerNetwork(
+        endpoint=Endpoint("127.0.0.1", 0),
+        peers=(),
+        credentials=Credentials(Secret("secret")),
+    )
     with tempfile.TemporaryDirectory() as folder:
         files = OsFileSystem(folder)
         disk = Disk(files, _ignore, crashed=_ignore)
@@ -88,6 +104,7 @@ async def _families() -> list[Family]:
         try:
             return [
                 *node.metrics(by_partition=True),
+                *PeerConnections(network, silent_log(), Random(1)).metrics(),
                 *disk.metrics(),
                 *listener_families([http], capacity),
                 *shell_families(disk, LoopLag()),

@@ -349,8 +349,8 @@ class Node:
 
     def metrics(self, *, by_partition: bool = False) -> Iterator[Family]:
         """What was counted and what there is; turns may be taken between any two samples."""
-        kept, stalled = self._components.redriver, self._components.dead_letter_mover
-        yield from health_families(self._state, kept.dead_letters_kept, stalled.stalled)
+        parts = self._components if self.coordinators is None else self.coordinators.components
+        yield from health_families(self._state, parts)
         yield from families_of(self._state, by_partition=by_partition)
         if self.cluster is not None:
             yield from cluster_families(self.cluster)

@@ -456,6 +456,10 @@ class Partitions:
     def get(self, log: LogId) -> Partition | None:
         return self._partitions.get(log)
 
+    def present(self, log: LogId) -> Partition | None:
+        """A partition if it is here: nothing is done to have it here."""
+        return self.get(log)
+
     def find(self, log: LogId, count: int) -> Partition:
         """A partition of a topic that exists; refuses a number that it has not."""
         if log.partition < 0:

@@ -192,6 +192,7 @@ class NodeState:
         self.partitions = Partitions()
         self.traces = TraceRecorder(self.catalog, tracer)
         self.groups = Groups()
+        self.coordinated = self  # Or the memory of the coordinator of a cluster that is here.
         self.transactions = Transactions()
         self.schedules = Schedules(zones or OnlyUtc())
         self.security = SecurityRegistry()

@@ -63,7 +63,7 @@ from goqueue.runtime.request_log import RequestLog
 from goqueue.runtime.root_key import read_root_key
 from goqueue.runtime.settings import Settings
 from goqueue.runtime.time_zones import SystemZones
-from goqueue.runtime.tls import TlsListeners
+from goqueue.runtime.tls import TlsListeners, tls_families
 from goqueue.security import ApiKeys, FieldChange, SecurityRegistry
 from goqueue.storage import BackupJobs
 
@@ -285,9 +285,9 @@ class Server:
         self, node: Node, disk: Disk, files: OsFileSystem, capacity: Capacity
     ) -> "tuple[Callable[[], Iterator[Family]], ...]":
         by_partition = self._settings.metrics.partitions
-        tls: tuple[Callable[[], Iterator[Family]], ...] = ()
+        tls: tuple[Callable[[], Iterator[Family]], ...] = (self._tls_families,)
         if self._tls is not None:
-            tls = (self._tls.metrics, lambda: handshake_families(capacity))
+            tls += (lambda: handshake_families(capacity),)
         return (
             lambda: node.metrics(by_partition=by_partition),
             disk.metrics,
@@ -298,6 +298,10 @@ class Server:
             self._peer_families,
             *tls,
         )
+
+    def _tls_families(self) -> Iterator[Family]:
+        found = [each for each in (self._tls, self._peer_tls) if each is not None]
+        return tls_families(found) if found else iter(())
 
     def _peer_families(self) -> Iterator[Family]:
         return iter(()) if self._peers is None else self._peers.metrics()

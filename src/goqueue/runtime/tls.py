@@ -18,7 +18,7 @@ import os
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
@@ -27,7 +27,14 @@ from goqueue.runtime.event_log import EventLog
 from goqueue.runtime.secret_files import SecretFileUnusable, check_private
 from goqueue.runtime.settings import TlsSettings
 
-__all__ = ["Certificate", "TlsListeners", "TlsUnusable", "build_client_context", "build_context"]
+__all__ = [
+    "Certificate",
+    "TlsListeners",
+    "TlsUnusable",
+    "build_client_context",
+    "build_context",
+    "tls_families",
+]
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
@@ -319,22 +326,18 @@ class TlsListeners:
         self._asked.set()
 
     def metrics(self) -> Iterator[Family]:
+        return tls_families([self])
+
+    @property
+    def errors_total(self) -> int:
+        """Reloads that failed."""
+        return self._errors_total
+
+    def expiries(self) -> Iterator[tuple[str, float]]:
+        """Seconds until the certificate of each listener expires, by its name."""
         now_s = self._wall_s()
-        yield Family(
-            name="goqueue_tls_certificate_expiry_seconds",
-            kind=Kind.GAUGE,
-            meaning="Seconds until the certificate of a listener expires; negative afterwards.",
-            labels=("listener",),
-            samples=[
-                ((each.name,), each.certificate.expires_at_s - now_s) for each in self._listeners
-            ],
-        )
-        yield Family(
-            name="goqueue_tls_reload_errors_total",
-            kind=Kind.COUNTER,
-            meaning="Reloads of certificates that failed; the certificate in use stayed.",
-            samples=[((), self._errors_total)],
-        )
+        for each in self._listeners:
+            yield each.name, each.certificate.expires_at_s - now_s
 
     def _watch(self) -> None:
         self._warn()
@@ -393,3 +396,20 @@ def _stamp(path: str) -> _Stamp:
     except (OSError, ValueError):
         return None
     return found.st_size, found.st_ino, found.st_mtime_ns
+
+
+def tls_families(found: Collection[TlsListeners]) -> Iterator[Family]:
+    """The families of the certificates for clients and for other nodes together."""
+    yield Family(
+        name="goqueue_tls_certificate_expiry_seconds",
+        kind=Kind.GAUGE,
+        meaning="Seconds until the certificate of a listener expires; negative afterwards.",
+        labels=("listener",),
+        samples=[((name,), left_s) for each in found for name, left_s in each.expiries()],
+    )
+    yield Family(
+        name="goqueue_tls_reload_errors_total",
+        kind=Kind.COUNTER,
+        meaning="Reloads of certificates that failed; the certificate in use stayed.",
+        samples=[((), sum(each.errors_total for each in found))],
+    )

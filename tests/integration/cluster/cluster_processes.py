@@ -187,6 +187,12 @@ class ClusterProcesses:
         assert isinstance(nodes, list)
         return {node["id"]: node["status"] for node in nodes}
 
+    def leaders(self, state: State) -> dict[str, int]:
+        """How many partitions each node leads."""
+        nodes = state["nodes"]
+        assert isinstance(nodes, list)
+        return {node["id"]: node.get("leaders", 0) for node in nodes}
+
     def forget(self, name: str, through: str) -> httpx.Response:
         return HTTP.delete(f"{self._nodes[through].url}/cluster/nodes/{name}", timeout=30)
 

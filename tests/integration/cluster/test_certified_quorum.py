@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.certificates import NEEDS_OPENSSL, Authority, Issued
-from tests.integration.cluster.cluster_processes import ClusterProcesses
+from tests.integration.cluster.cluster_processes import HTTP, ClusterProcesses
 from tests.integration.cluster.test_real_quorum import epoch_of, others_than
 
 pytestmark = NEEDS_OPENSSL
@@ -58,6 +58,9 @@ def test_nodes_with_certificates_replace_a_killed_controller_and_admit_nobody_el
             plain.settimeout(10)
             plain.sendall(b"GET /cluster/state HTTP/1.1\r\nHost: x\r\n\r\n")
             assert b"cluster_id" not in plain.recv(4096)
+
+        served = HTTP.get(f"{cluster['node-1'].url}/metrics").text
+        assert 'goqueue_tls_certificate_expiry_seconds{listener="internal"}' in served
 
         controller = str(state["controller_id"])
         cluster[controller].kill()

@@ -102,9 +102,8 @@ from goqueue.model.requests import (
 __all__ = ["CLUSTER_COMMANDS", "COORDINATOR_COMMANDS", "REFUSAL"]
 
 REFUSAL = (
-    "this node is a member of a cluster, and a cluster of this version serves topics, publishing, "
-    "reading, delays, groups, queues, transactions, schedules, traces, replies, keys and tenants; "
-    "use a single node for schemas, backups and the deletion of tenants"
+    "this node is a member of a cluster, and a cluster of this version keeps no schemas, takes no "
+    "backups and deletes no tenants; use a single node for those"
 )
 
 CLUSTER_COMMANDS = frozenset(

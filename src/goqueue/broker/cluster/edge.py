@@ -541,13 +541,17 @@ class ClusterEdge:
             elif kind is Serve:
                 assert isinstance(effect, Serve)
                 if effect.request < 0:
-                    self._take_serve(effect, kept)
+                    self._take_serve(effect, kept, now)
                     continue
             kept.append(effect)
         return kept
 
-    def _take_serve(self, effect: Serve, kept: list[NodeEffect]) -> None:
-        if not self.server.take_serve(effect):
+    def _take_serve(self, effect: Serve, kept: list[NodeEffect], now: Now) -> None:
+        if self.server.serves(effect.request):
+            reply = self.server.take_serve(effect)
+            if reply is not None:
+                self._metrics.served(effect.request, reply, now)
+        else:
             request = self.forwarder.take_serve(effect.request)
             self._metrics.cancel(effect.request)
             if request is not None:

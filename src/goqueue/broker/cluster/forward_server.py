@@ -206,26 +206,28 @@ class ForwardServer:
             self._reply(served, reply)
         return True
 
-    def take_serve(self, effect: Serve) -> bool:
-        """A command is answered with records: read them first. Whether it was another broker's."""
-        served = self._served.get(effect.request)
-        if served is None:
-            return False
+    def serves(self, request: RequestId) -> bool:
+        """Whether a request is another broker's."""
+        return request in self._served
+
+    def take_serve(self, effect: Serve) -> Reply | Refused | None:
+        """Answer a command of another broker with records; None if they have to be read first."""
+        served = self._served[effect.request]
         served.effect, served.read, served.awaited = effect, {}, {}
         for run in effect.runs:
             for each in run:
                 if not isinstance(each, FetchedSlice):
                     self._fetch(effect.request, served, each)
-        if not served.awaited:
-            self._fill(effect.request, served)
-        return True
+        return None if served.awaited else self._fill(effect.request, served)
 
     def _fetch(self, request: RequestId, served: _Served, wanted: Slice) -> None:
         served.awaited[wanted] = None
         self._state.fetch(wanted, ForwardFetch(request, wanted))
 
-    def fetched(self, purpose: ForwardFetch, data: memoryview | None, now: Now) -> Reply | None:
-        """Records of a reply were read; the whole reply, if these were the last of it."""
+    def fetched(
+        self, purpose: ForwardFetch, data: memoryview | None, now: Now
+    ) -> Reply | Refused | None:
+        """Records of a reply were read; what was answered, if these were the last of it."""
         served = self._served.get(purpose.request)
         if served is None or purpose.wanted not in served.awaited:
             return None
@@ -233,12 +235,11 @@ class ForwardServer:
         assert served.effect is not None
         served.read[purpose.wanted] = data
         if data is None and isinstance(served.effect.reply, Records):
-            self._read_again(purpose.request, served, now)
-            return None
+            return self._read_again(purpose.request, served, now)
         return None if served.awaited else self._fill(purpose.request, served)
 
-    def _fill(self, request: RequestId, served: _Served) -> Reply | None:
-        """Put the records into the reply; None if more has to be read first."""
+    def _fill(self, request: RequestId, served: _Served) -> Reply | Refused | None:
+        """Answer with the records in the reply; None if more has to be read first."""
         assert served.effect is not None
 
         def read(wanted: Slice) -> memoryview:
@@ -256,20 +257,22 @@ class ForwardServer:
             return None
         except Refused as refused:
             self.take_answer(request, refused)
-            return None
+            return refused
         self._forget(request)
         self._reply(served, reply)
         return reply
 
-    def _read_again(self, request: RequestId, served: _Served, now: Now) -> None:
+    def _read_again(self, request: RequestId, served: _Served, now: Now) -> Refused | None:
         """The disk reported damage since: the log knows by now what it cannot read."""
         served.effect, served.awaited = None, {}
         if served.is_retried:
             reason = "the log cannot be read now"
-            self.take_answer(request, Refused(Code.BROKER_UNAVAILABLE, reason=reason))
-            return
+            refused = Refused(Code.BROKER_UNAVAILABLE, reason=reason)
+            self.take_answer(request, refused)
+            return refused
         served.is_retried = True
         self._ask(Asked(request=request, command=served.command, caller=served.caller), now)
+        return None
 
     def _reply(self, served: _Served, reply: Reply) -> None:
         kind, attached = encode_reply(reply)

@@ -25,6 +25,7 @@ from goqueue.broker.cluster.cluster_producers import ClusterProducers
 from goqueue.broker.cluster.controller import Controller, Registration
 from goqueue.broker.cluster.controller_line import ControllerLine
 from goqueue.broker.cluster.external_metadata import ExternalMetadata
+from goqueue.broker.cluster.heartbeats import Heartbeats
 from goqueue.broker.cluster.image_follower import ImageFollower
 from goqueue.broker.cluster.level_gate import halt_if_too_old
 from goqueue.broker.cluster.member_messages import connect_peers, registration_of
@@ -110,6 +111,7 @@ class ClusterMember:
         self._config = config
         self._me = config.voter(state.node_id)
         self._liveness = Liveness(config.liveness)
+        self.heartbeats = Heartbeats(state.node_id, self._liveness, config.liveness)
         self._own_logs = OwnLogs(state)
         # What the cluster agreed on, and which of the two it is kept by.
         self._metadata: ClusterMetadata | None = None
@@ -131,7 +133,7 @@ class ClusterMember:
         self._problem: str | None = None
         # When there was last a leader, or this run began.
         self._leader_seen_at = Instant(0)
-        self._reports = MemberReports(state)
+        self.reports = MemberReports(state)
         # When this broker last said that it runs.
         self.ticked_at = Instant(0)
         self.line = ControllerLine(state)
@@ -171,11 +173,6 @@ class ClusterMember:
     @property
     def liveness(self) -> Liveness:
         return self._liveness
-
-    @property
-    def elections_total(self) -> int:
-        """How often this broker heard of another controller."""
-        return self._reports.elections_total
 
     @property
     def problem(self) -> str | None:
@@ -345,8 +342,9 @@ class ClusterMember:
         message = event.message
         if known is not None and known.voter == sender:
             self._liveness.hear(event.broker, now.instant)
+            self.heartbeats.hear(event.broker, message, now)
             if isinstance(message, Heartbeat):
-                self._hear_heartbeat(event.broker, message, now)
+                self._hear_heartbeat(message, now)
         match message:
             case ReplicaAppend() | ReplicaDiverged() | ReplicaReset() if (
                 message.log.kind is not ReplicaKind.METADATA
@@ -371,8 +369,7 @@ class ClusterMember:
         # What is said of copies is followed up by `replicas` alone: most messages are about those.
         self._has_news = True
 
-    def _hear_heartbeat(self, broker: str, message: Heartbeat, now: Now) -> None:
-        self._liveness.hear_heartbeat(broker, message)
+    def _hear_heartbeat(self, message: Heartbeat, now: Now) -> None:
         self._state.security.meters.charge_elsewhere(message.uses, now.instant)
         if self._external is not None:
             self._external.hear_version(message.metadata_version, now)
@@ -460,6 +457,7 @@ class ClusterMember:
         """Every half second: say that this broker runs, and ask to be registered."""
         self._lag_ns = now.instant - self._heartbeat_at
         self._liveness.detect_pause(self._heartbeat_at, now.instant)
+        self.heartbeats.count_silence(metadata.image.brokers, now.instant)
         self.ticked_at = now.instant
         self._heartbeat_at = Instant(now.instant + self._config.liveness.heartbeat_ns)
         if self.is_leaving:
@@ -539,7 +537,7 @@ class ClusterMember:
         applied = metadata.take_applied()
         if applied:
             self._follow_image(metadata, own, now)
-            self._reports.tell_changes(applied, metadata.image)
+            self.reports.tell_changes(applied, metadata.image)
             self._to_follow += applied
         if self._to_follow and self._state.has_served:
             # Before, the node reads what it knew by itself.
@@ -548,7 +546,7 @@ class ClusterMember:
             if self.image_follower.access.take_changed():
                 # Whoever changed what callers may do waits until all brokers decide by it.
                 self._send_heartbeats(now)
-        self._reports.tell_state(metadata.election, self.problem)
+        self.reports.tell_state(metadata.election, self.problem, now.instant)
         if self.is_leaving and metadata.election.leader not in {None, self._left_to}:
             self._left_to = metadata.election.leader
             self.replicas.resign_all()
@@ -576,7 +574,7 @@ class ClusterMember:
         if followed != own.state:
             number = own.save(followed, now)
             self._awaited = self._awaited if is_entered else number
-        self._reports.record_recovery(own, now)
+        self.reports.record_recovery(own, now)
         self._problem = None if is_registered else self._problem
         for broker in metadata.image.brokers:
             self._liveness.expect(broker, now.instant, is_connected=broker in self._peers)

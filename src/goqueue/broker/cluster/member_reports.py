@@ -25,6 +25,7 @@ from goqueue.model import (
     ClusterFormed,
     ControllerElected,
     FeaturesEnabled,
+    Instant,
     NodeFenced,
     NodeForgotten,
     NodeRegistered,
@@ -45,7 +46,10 @@ class MemberReports:
         self._state = state
         self._controller = ""
         self._problem: str | None = None
+        self._term = 0
+        # How often this broker heard of another controller, and since when it knows this one.
         self.elections_total = 0
+        self.controller_since: Instant | None = None
 
     def tell_changes(self, applied: list[MetadataRecord], image: MetadataImage) -> None:
         """Tell the operator which nodes came and went."""
@@ -94,9 +98,13 @@ class MemberReports:
             )
             self._state.outbox.append(Report(report=elected))
 
-    def tell_state(self, election: Election, problem: str | None) -> None:
+    def tell_state(self, election: Election, problem: str | None, now: Instant) -> None:
         """Tell the operator who decides, and what is wrong."""
         leader = election.leader
+        if leader is None:
+            self.controller_since = None
+        elif self.controller_since is None or election.term != self._term:
+            self.controller_since, self._term = now, election.term
         if leader is not None and leader.broker != self._controller:
             self._controller = leader.broker
             self.elections_total += 1

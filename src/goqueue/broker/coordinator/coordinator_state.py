@@ -30,7 +30,7 @@ class CopiedPartitions(Partitions):
         self._require = require
 
     def __iter__(self) -> Iterator[Partition]:
-        found = [self._find(each.log_id) for each in self._host]
+        found = [self.present(each.log_id) for each in self._host]
         return iter([each for each in found if each is not None])
 
     def __len__(self) -> int:
@@ -43,12 +43,12 @@ class CopiedPartitions(Partitions):
         return found
 
     def get(self, log: LogId) -> Partition | None:
-        found = self._find(log)
+        found = self.present(log)
         if found is None:
             self._require(log)
         return found
 
-    def _find(self, log: LogId) -> Partition | None:
+    def present(self, log: LogId) -> Partition | None:
         hosted = self._host.get(log)
         if hosted is None or not hosted.has_caught_up:
             super().remove_all([log])

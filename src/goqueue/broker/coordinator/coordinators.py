@@ -11,7 +11,7 @@ from goqueue.broker.catalog import Topic
 from goqueue.broker.cluster import COORDINATOR_LOG, ClusterMember
 from goqueue.broker.cluster.edge import ClusterEdge
 from goqueue.broker.cluster.forward_parts import OneReply, Part, Request
-from goqueue.broker.components import NodeSettings
+from goqueue.broker.components import Components, NodeSettings
 from goqueue.broker.coordinator.group_coordinator import (
     CoordinatorReach,
     GroupCoordinator,
@@ -72,6 +72,12 @@ class Coordinators:
     def current(self) -> GroupCoordinator | None:
         """The coordinator, if this broker leads its log."""
         return self._current
+
+    @property
+    def components(self) -> Components | None:
+        """The parts of the coordinator, once it serves."""
+        current = self._current
+        return current.components if current is not None and current.is_serving else None
 
     # Commands
 
@@ -201,6 +207,8 @@ class Coordinators:
         current = self._current
         if current is not None and current.epoch != epoch:
             self._current = None
+            self._state.coordinated = self._state
+            self._state.counts.forget_groups()
             self._state.outbox.extend(current.end())
             self._required.clear()
             self._member.replicas.end_observing(())
@@ -215,6 +223,7 @@ class Coordinators:
                 settings=self._settings,
                 caller_waits=self._caller_waits,
             )
+            self._state.coordinated = self._current.state
 
     def _append(self, batch: bytearray, now: Now) -> Appended:
         """Append to the log of the coordinator, if this broker still leads it."""

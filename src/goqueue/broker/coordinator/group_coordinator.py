@@ -201,6 +201,10 @@ class GroupCoordinator:
         return self._state
 
     @property
+    def components(self) -> Components:
+        return self._components
+
+    @property
     def is_serving(self) -> bool:
         return self._is_serving
 

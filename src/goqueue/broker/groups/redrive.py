@@ -425,14 +425,16 @@ class Redriver:
                 tally.exhausted_dead_letters += counted.moved.get(Cause.MAX_DELIVERIES, 0)
         return tally
 
-    def dead_letters_kept(self) -> Iterator[tuple[str, int]]:
+    def dead_letters_kept(self, *, is_scrape: bool = False) -> Iterator[tuple[str, int]]:
         """Dead letters that are there and were not put back, by the topic that keeps them.
 
-        Turns may be taken between any two: a topic that goes meanwhile has none.
+        Turns may be taken between any two: a topic that goes meanwhile has none. A scrape has no
+        copies made of partitions that this broker does not keep.
         """
+        find = self._state.partitions.present if is_scrape else self._state.partitions.get
         for topic in list(self._state.catalog):
             if self._state.catalog.holds_dead_letters(topic.name):
-                partitions = map(self._state.partitions.get, topic.logs)
+                partitions = map(find, topic.logs)
                 yield (
                     topic.name,
                     sum(self._count_kept(each) for each in partitions if each is not None),

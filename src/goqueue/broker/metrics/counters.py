@@ -310,6 +310,11 @@ class Counts:
         for pairs in self._pairs.values():
             pairs.pop(name, None)
 
+    def forget_groups(self) -> None:
+        """Groups are coordinated elsewhere: who reads without one is still counted here."""
+        self._groups.clear()
+        self._pairs = {"": self._pairs[""]} if "" in self._pairs else {}
+
     def forget_group(self, name: str) -> None:
         self._groups.pop(name, None)
         self._pairs.pop(name, None)

@@ -5,9 +5,10 @@ part of the HTTP contract. Samples are created while they are read, and turns of
 between: each family begins with a copy of what there is, and leaves out what has gone since.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import chain
 
+from goqueue.broker.components import Components
 from goqueue.broker.metrics.builders import Row, counter, gauge
 from goqueue.broker.metrics.group_metrics import group_families
 from goqueue.broker.metrics.group_topic_metrics import pair_families
@@ -23,11 +24,8 @@ __all__ = ["families_of", "health_families", "log_families"]
 _TOPIC = ("topic",)
 
 
-def health_families(
-    state: NodeState,
-    dead_letters: Callable[[], Iterator[tuple[str, int]]],
-    stalled: Mapping[str, int],
-) -> Iterator[Family]:
+def health_families(state: NodeState, parts: Components | None) -> Iterator[Family]:
+    """`parts` know of dead letters; None on a member of a cluster that coordinates no groups."""
     is_ready = state.not_ready is None
     yield gauge(
         "goqueue_broker_ready",
@@ -61,13 +59,14 @@ def health_families(
         (((name,), count) for name, count in state.storage.damaged_by_topic().items()),
     )
     # While the node starts, positions are still read from the journal.
-    kept = dead_letters() if is_ready else ()
+    kept = () if parts is None or not is_ready else parts.redriver.dead_letters_kept(is_scrape=True)
     yield gauge(
         "goqueue_broker_dead_letters",
         "Dead letters that were not redriven, by dead-letter topic.",
         _TOPIC,
         (((name,), count) for name, count in kept),
     )
+    stalled = {} if parts is None else parts.dead_letter_mover.stalled
     yield gauge(
         "goqueue_broker_dead_letters_stalled",
         "Messages that wait because their dead-letter topic, or the topic of a redrive, does not "
@@ -214,11 +213,14 @@ def backup_families(state: NodeState) -> Iterator[Family]:
 
 
 def families_of(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
-    """The families of a node; with one sample per partition where the contract allows it."""
+    """The families of a node; with one sample per partition where the contract allows it.
+
+    Of groups and schedules each is known where those are coordinated.
+    """
     yield from topic_families(state)
-    yield from pair_families(state, by_partition=by_partition)
-    yield from group_families(state)
+    yield from pair_families(state.coordinated, by_partition=by_partition)
+    yield from group_families(state.coordinated)
     yield from log_families(state, by_partition=by_partition)
     yield from reply_families(state)
-    yield from schedule_families(state)
+    yield from schedule_families(state.coordinated)
     yield from backup_families(state)

@@ -225,12 +225,12 @@ class RequestMetrics:
     def _polled(self, watched: _Watched, reply: Reply | Refused, took: int) -> None:
         """A poll that got nothing; those that got something are served."""
         group = watched.name
-        if isinstance(reply, Leased) and self._state.groups.get(group) is not None:
+        if isinstance(reply, Leased) and self._state.coordinated.groups.get(group) is not None:
             self._state.counts.group(group).poll(0, took)
 
     def _leased(self, watched: _Watched, reply: Leased, took: int, now: Now) -> None:
         group = watched.name
-        if self._state.groups.get(group) is None:
+        if self._state.coordinated.groups.get(group) is None:
             return
         count = size = 0
         for share in reply.partitions:
@@ -295,7 +295,7 @@ class RequestMetrics:
 
     def _committed(self, watched: _Watched, reply: Reply | Refused, took: int) -> None:
         state = self._state
-        group = watched.name if state.groups.get(watched.name) is not None else ""
+        group = watched.name if state.coordinated.groups.get(watched.name) is not None else ""
         for name in watched.topics:
             topic = name if state.catalog.get(name) is not None else ""
             pair = state.counts.pair(topic, group)
@@ -310,7 +310,7 @@ class RequestMetrics:
 
     def _heard(self, watched: _Watched, reply: Reply | Refused, took: int) -> None:
         group = watched.name
-        if not isinstance(reply, Refused) and self._state.groups.get(group) is not None:
+        if not isinstance(reply, Refused) and self._state.coordinated.groups.get(group) is not None:
             counts = self._state.counts.group(group)
             counts.heartbeats += 1
             if not watched.waits:
@@ -318,7 +318,7 @@ class RequestMetrics:
 
     def _joined(self, watched: _Watched, reply: Reply | Refused, _: int) -> None:
         group = watched.name
-        if not isinstance(reply, Refused) and self._state.groups.get(group) is not None:
+        if not isinstance(reply, Refused) and self._state.coordinated.groups.get(group) is not None:
             self._state.counts.group(group).joins += 1
 
 

@@ -31,7 +31,7 @@ from goqueue.broker.replication.recorded_ends import RecordedEnds
 from goqueue.broker.state import NodeState
 from goqueue.cluster import MetadataImage, PartitionId
 from goqueue.log import DamagedRange, Log, LogState, Replica, ReplicaRole
-from goqueue.model import Delete, LogId, Offset, Open, ReplicaLost, Report, Reshape, Sweep
+from goqueue.model import Delete, Instant, LogId, Offset, Open, ReplicaLost, Report, Reshape, Sweep
 
 __all__ = ["HostedLog", "HostedLogs"]
 
@@ -48,6 +48,7 @@ class HostedLog:
         "log_id",
         "lost",
         "partition",
+        "vacant_at",
         "where",
     )
 
@@ -64,6 +65,8 @@ class HostedLog:
         self.is_resigned = False
         # The damage for which it gave up a leadership: once is enough, if all copies have it.
         self.gave_up_for: tuple[DamagedRange, ...] = ()
+        # Since when nobody leads it, as this broker knows, or this one was named to.
+        self.vacant_at: Instant | None = None
         # This broker is no replica, and keeps a copy for the group coordinator.
         self.is_observed = False
 

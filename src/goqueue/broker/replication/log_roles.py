@@ -22,7 +22,7 @@ from goqueue.broker.replication.hosted_logs import HostedLog, HostedLogs
 from goqueue.broker.replication.partition_follower import PartitionFollower
 from goqueue.broker.replication.partition_leader import ClusterView, PartitionLeader
 from goqueue.broker.replication.recorded_ends import RecordedEnds
-from goqueue.broker.replication.replication_counts import ElectionType, ReplicationCounts
+from goqueue.broker.replication.replication_counts import ElectionType
 from goqueue.broker.state import NodeState
 from goqueue.cluster import (
     BrokerState,
@@ -102,7 +102,7 @@ class LogRoles:
         # Who observes what is led here: the broker that coordinates groups.
         self._observer: str | None = None
         self._refusals: dict[PartitionId, str] = {}
-        self.counts = ReplicationCounts()
+        self.counts = self._view.counts
 
     # What others see
 
@@ -178,6 +178,7 @@ class LogRoles:
             if each.state is BrokerState.ACTIVE
         )
         self._broker_epoch = None if registered is None else registered.epoch
+        self.counts.keep_followers(image.brokers)
 
     def begin(self, internal: tuple[str, ...]) -> None:
         """This run is registered for the first time: open what it hosts."""
@@ -327,6 +328,8 @@ class LogRoles:
             self._demote(hosted, partition)
         hosted.follower = None
         hosted.is_resigned = False
+        is_vacant = state.leader is None or self._should_lead(state)
+        hosted.vacant_at = (hosted.vacant_at or now.instant) if is_vacant else None
         self._wishes.pop(hosted.where, None)
         log = partition.log
         if log.failure is not None:
@@ -404,7 +407,7 @@ class LogRoles:
         leader.invite()
         self._note_risen(hosted, partition, now.instant)
         if leader.is_serving:
-            self._ready.append(hosted.log_id)
+            self._serve(hosted, now.instant)
         self._wish(leader, now.instant)
 
     def _election_type(self, state: PartitionState) -> ElectionType:
@@ -449,4 +452,13 @@ class LogRoles:
         if leader.advance():
             self._note_risen(hosted, hosted.partition, now)
         if leader.is_serving and not was_serving:
-            self._ready.append(hosted.log_id)
+            self._serve(hosted, now)
+
+    def _serve(self, hosted: HostedLog, now: Instant) -> None:
+        """This broker leads from now on."""
+        self._ready.append(hosted.log_id)
+        created = self._image.table.created_at(hosted.where.topic)
+        is_elected = hosted.leader is not None and hosted.leader.epoch != created
+        if is_elected and hosted.vacant_at is not None:
+            self.counts.elect(hosted.log_id.topic, now - hosted.vacant_at)
+        hosted.vacant_at = None

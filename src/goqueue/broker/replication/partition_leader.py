@@ -20,10 +20,13 @@ ISR. Nothing while nobody writes.
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from goqueue.broker.cluster.catch_up import CatchUp
 from goqueue.broker.cluster.log_leader import KeptBytes, LogLeader
 from goqueue.broker.disk_reads import RepairFetch
 from goqueue.broker.replication.recorded_ends import RecordedEnds
+from goqueue.broker.replication.replication_counts import ReplicationCounts
 from goqueue.broker.replication.streams import ReplicaStreams
 from goqueue.broker.state import NodeState
 from goqueue.cluster import (
@@ -77,9 +80,17 @@ class ClusterView:
         self.streams = ReplicaStreams(state.outbox)
         self.epochs: dict[str, int] = {}
         self.ends = RecordedEnds()
+        self.counts = ReplicationCounts()
         self.kept = KeptBytes()
         # Logs that are looked at every half second.
         self.watched: dict[PartitionId, None] = {}
+
+
+class _Timed(msgspec.Struct, frozen=True):
+    """A batch that a follower was sent, and when."""
+
+    next: Offset
+    sent_at: Instant
 
 
 class PartitionLeader(LogLeader):
@@ -109,6 +120,9 @@ class PartitionLeader(LogLeader):
         self._epochs: Mapping[str, int] = view.epochs
         self._watched = view.watched
         self._ends = view.ends
+        self._counts = view.counts
+        # By follower, the batch whose confirmation is timed.
+        self._timed: dict[str, _Timed] = {}
         self._is_first = is_first
         self._progress: dict[str, FollowerProgress] = {}
         self._wish: IsrWish | None = None
@@ -243,6 +257,7 @@ class PartitionLeader(LogLeader):
             # How far the log is committed is not known yet: an observer asks again.
             return
         self._told.pop(who.broker, None)
+        self._timed.pop(who.broker, None)
         message = ReplicaSubscribe(
             log=self._replica,
             epoch=asked.epoch,
@@ -279,6 +294,10 @@ class PartitionLeader(LogLeader):
             return
         held = ack.written if self._log.commits_written else ack.durable
         progress.hold(held, broker_epoch, self._log.end, now)
+        timed = self._timed.get(who.broker)
+        if timed is not None and held >= timed.next:
+            del self._timed[who.broker]
+            self._counts.confirm(who.broker, now - timed.sent_at)
         progress.confirmed_at = max(progress.confirmed_at, min(ack.asked, now))
         self.acknowledge(who, self._confirmed(ack, held, now), now)
 
@@ -391,6 +410,8 @@ class PartitionLeader(LogLeader):
         self, who: Voter, first: Offset, following: Offset, data: tuple[Buffer, ...], now: Instant
     ) -> None:
         self._told[who.broker] = self._log.high_watermark
+        if data and who.broker in self._progress:
+            self._timed.setdefault(who.broker, _Timed(following, now))
         super()._send_batch(who, first, following, data, now)
 
     def _is_in_sync(self, who: Voter) -> bool:

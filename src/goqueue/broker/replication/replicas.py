@@ -98,6 +98,8 @@ class Replicas(LogRoles):
         self, sender: Voter, message: LogMessage, data: tuple[Buffer, ...], now: Now
     ) -> None:
         """Another broker says something of logs."""
+        if isinstance(message, LogsSubscribed | LogsAcknowledged):
+            self.counts.fetch_requests[sender.broker] += 1
         match message:
             case LogsSubscribed(logs=logs):
                 for asked in logs:
@@ -484,6 +486,15 @@ class Replicas(LogRoles):
                     key = (hosted.log_id.topic, broker)
                     lags[key] = max(lag, lags.get(key, 0))
         return lags
+
+    def high_watermarks(self) -> dict[str, int]:
+        """The high watermarks of the partitions that are led here, summed by topic."""
+        sums: dict[str, int] = {}
+        for hosted in self._hosted:
+            if hosted.leader is not None:
+                topic = hosted.log_id.topic
+                sums[topic] = sums.get(topic, 0) + hosted.leader.log.high_watermark
+        return sums
 
     def awaited(self) -> Iterator[Partition]:
         """The led logs for whose copies somebody may wait."""

@@ -339,17 +339,26 @@ class PeerConnections:
             samples=[((), sum(link.queued_bytes for _, link in links))],
         )
         stale_total = self.inbox.stale_total
+        network, peer = "goqueue_cluster_inter_broker_network", "goqueue_peer"
         counters = (
-            ("messages_sent", "Messages sent to other brokers.", self.messages_sent_total),
-            ("messages_received", "Messages of other brokers.", self.messages_received_total),
-            ("messages_stale", "Messages of a run of a broker that had ended.", stale_total),
-            ("bytes_sent", "Bytes sent to other brokers.", self.bytes_sent_total),
-            ("bytes_received", "Bytes of messages of other brokers.", self.bytes_received_total),
-            ("refused", "Connections of brokers that opened no link.", self.refused_total),
+            (f"{network}_in_bytes", "Bytes of messages of other nodes.", self.bytes_received_total),
+            (f"{network}_out_bytes", "Bytes sent to other nodes.", self.bytes_sent_total),
+            (f"{peer}_messages_sent", "Messages sent to other brokers.", self.messages_sent_total),
+            (
+                f"{peer}_messages_received",
+                "Messages of other brokers.",
+                self.messages_received_total,
+            ),
+            (
+                f"{peer}_messages_stale",
+                "Messages of a run of a broker that had ended.",
+                stale_total,
+            ),
+            (f"{peer}_refused", "Connections of brokers that opened no link.", self.refused_total),
         )
         for name, meaning, value in counters:
             yield Family(
-                name=f"goqueue_peer_{name}_total",
+                name=f"{name}_total",
                 kind=Kind.COUNTER,
                 meaning=meaning,
                 samples=[((), value)],
