@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.grafana.pages import DELAYS, GROUPS, LETTERS, OVERVIEW, STORAGE
+from deploy.grafana.pages import CLUSTER, DELAYS, GROUPS, LETTERS, OVERVIEW, STORAGE
 from deploy.grafana.panels import document_of
 
 __all__ = ["FOLDER", "encode_all", "main"]
@@ -19,7 +19,7 @@ def encode_all() -> dict[str, bytes]:
             msgspec.json.encode(document_of(dashboard)), indent=2
         )
         + b"\n"
-        for dashboard in (OVERVIEW, GROUPS, DELAYS, LETTERS, STORAGE)
+        for dashboard in (OVERVIEW, CLUSTER, GROUPS, DELAYS, LETTERS, STORAGE)
     }
 
 

@@ -32,7 +32,7 @@ OVERVIEW = Dashboard(
                     f"/ goqueue_storage_volume_size_bytes{{{NODE}}})",
                     (0.3, 0.1),
                 ),
-                number("Topics", total("goqueue_broker_topic_count", NODE)),
+                number("Topics", f"max (goqueue_broker_topic_count{{{NODE}}})"),
                 number("Groups", f"count (goqueue_consumer_group_members{{{NODE}}})"),
                 number("Connections", total("goqueue_broker_active_connections", NODE)),
                 number("Delayed", total("goqueue_broker_delayed_messages_pending", NODE)),

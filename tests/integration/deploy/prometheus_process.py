@@ -44,6 +44,12 @@ class Prometheus:
         result = body["data"]["result"]
         return [each["metric"] for each in result if not math.isnan(float(each["value"][1]))]
 
+    def answers(self, left: dict[str, str]) -> bool:
+        """Remove the queries that have an answer; whether none is left."""
+        for expression in [each for each in left if self.query(each)]:
+            del left[expression]
+        return not left
+
     def rules(self) -> list[dict[str, object]]:
         groups = self._client.get("/api/v1/rules").json()["data"]["groups"]
         return [rule for group in groups for rule in group["rules"]]

@@ -1,18 +1,37 @@
 """Traffic that does a little of everything, so that every metric has something to tell."""
 
+import time
+
 import httpx
 
 __all__ = ["Traffic"]
 
 POLLS_MAX = 100
+_ATTEMPTS_MAX = 100
+_PAUSE_S = 0.1
 PRIORITIES = ("critical", "high", "normal", "low", "background")
+
+
+class _Patient(httpx.HTTPTransport):
+    """Asks again while a node or a leader is not ready."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        response = super().handle_request(request)
+        for _ in range(_ATTEMPTS_MAX):
+            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                break
+            response.read()
+            response.close()
+            time.sleep(_PAUSE_S)
+            response = super().handle_request(request)
+        return response
 
 
 class Traffic:
     """Publishes, delays, consumes, settles, fails, commits and redrives, in rounds."""
 
     def __init__(self, url: str) -> None:
-        self._api = httpx.Client(base_url=url, timeout=30)
+        self._api = httpx.Client(base_url=url, timeout=30, transport=_Patient())
         self._rounds = 0
         self._post("/topics", name="orders", num_partitions=1, max_deliveries=2)
         self._post("/topics", name="state", num_partitions=1, cleanup_policy="compact")
