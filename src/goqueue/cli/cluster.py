@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from goqueue.cli.client import Session, ask, run_session
+from goqueue.cli.errors import ServerRefusal
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import (
     Output,
@@ -15,6 +16,7 @@ from goqueue.cli.options import (
     server_options,
 )
 from goqueue.cli.output import Reply, console, draw, printable, show, shown_time, table
+from goqueue.client import GoQueueError
 from goqueue.client.cluster import ClusterHealth, ClusterState
 
 if TYPE_CHECKING:
@@ -158,11 +160,7 @@ def elect_command(
     if not topic or not number.isdecimal() or not is_unclean:
         raise click.UsageError("name a partition as TOPIC-PARTITION, for example orders-0")
     confirm(f"Elect a leader of {partition!a} that may lack messages?", is_forced=is_forced)
-    elected = run_session(
-        lambda session: session.ask(
-            lambda q: q.cluster.elect_unclean(topic, int(number), node or "")
-        )
-    )
+    elected = run_session(lambda session: _elect(session, topic, int(number), node or ""))
     show(elected, output, lambda leader: print(printable(f"{leader} leads {partition}")))
 
 
@@ -248,6 +246,20 @@ def recover_command(
         output,
         lambda done: print(printable(f"recovered as the cluster {done.cluster_id}")),
     )
+
+
+async def _elect(session: Session, topic: str, partition: int, node: str) -> Reply[str]:
+    try:
+        return await session.ask(lambda q: q.cluster.elect_unclean(topic, partition, node))
+    except GoQueueError as error:
+        if error.code != "node_alive":
+            raise
+        # The advice of the API, to stop the node that is alive, is for those who forget one.
+        raise ServerRefusal(
+            f"a copy of {topic}-{partition} in sync is alive: it leads, and nothing is lost",
+            code=error.code,
+            hint=f"see: goqueue topic partitions {topic}",
+        ) from error
 
 
 async def _forget(session: Session, node: str) -> Reply[None]:

@@ -8,13 +8,12 @@ others are made all the same.
 
 import datetime as dt
 import enum
-import math
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from goqueue.cli.quantities import shown_duration, sized
+from goqueue.cli.scraped_metrics import Metrics
 from goqueue.client.admin_replies import (
     GroupSummary,
     Readiness,
@@ -30,9 +29,8 @@ __all__ = [
     "Facts",
     "FailedRequest",
     "Level",
-    "Metrics",
+    "NodeFacts",
     "diagnose",
-    "parse_metrics",
 ]
 
 _GIB = 1 << 30
@@ -43,8 +41,11 @@ _DESCRIPTOR_SHARE_MAX = 0.8
 _SYNC_S_SLOW = 0.1
 _SYNC_S_MAX = 1.0
 _LOOP_S_SLOW = 0.1
-_SAMPLES_MIN = 20
 _SKEW_S = 1.0
+# Nodes compare their clocks with each other.
+_APART_S = 0.5
+# Of fewer nodes it is none.
+_CLUSTER_MIN = 2
 _SKEW_S_MAX = 30.0
 _NAMED_MAX = 5
 _DAY_S = 24 * 3600.0
@@ -76,55 +77,6 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
 
 
-# Metrics
-
-Labels = tuple[tuple[str, str], ...]
-_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)")
-_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
-
-
-class Metrics:
-    """The samples of a scrape by name."""
-
-    def __init__(self, samples: Mapping[str, Mapping[Labels, float]]) -> None:
-        self._samples = samples
-
-    def value(self, name: str) -> float | None:
-        """The sum over all labels; None if the node does not have the metric."""
-        found = self._samples.get(name)
-        return None if found is None else sum(found.values())
-
-    def minimum(self, name: str) -> float | None:
-        """The least over all labels; None if there is none."""
-        return min(self._samples.get(name, {}).values(), default=None)
-
-    def quantile(self, name: str, share: float) -> float | None:
-        """An upper bound of a quantile of a histogram; None with too few observations."""
-        counts: dict[float, float] = {}
-        for labels, count in self._samples.get(f"{name}_bucket", {}).items():
-            bound = float(dict(labels)["le"])
-            counts[bound] = counts.get(bound, 0.0) + count
-        total = counts.get(math.inf, 0.0)
-        if total < _SAMPLES_MIN:
-            return None
-        return next(bound for bound in sorted(counts) if counts[bound] >= share * total)
-
-
-def parse_metrics(text: str) -> Metrics:
-    """Read the text format of Prometheus; what cannot be read is left out."""
-    samples: dict[str, dict[Labels, float]] = {}
-    for line in text.splitlines():
-        found = None if line.startswith("#") else _SAMPLE.match(line)
-        if found is None:
-            continue
-        labels = tuple((each[1], each[2]) for each in _LABEL.finditer(found[2] or ""))
-        try:
-            samples.setdefault(found[1], {})[labels] = float(found[3])
-        except ValueError:
-            continue
-    return Metrics(samples)
-
-
 # Facts
 
 
@@ -136,10 +88,24 @@ class FailedRequest(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node of a cluster said of itself; `failure` is why it could not be asked."""
+
+    name: str
+    address: str
+    version: str | None = None
+    readiness: Readiness | None = None
+    metrics: Metrics | None = None
+    skew_s: float | None = None
+    failure: str = ""
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What was learned about a node. `skew_s` is how far its clock is ahead of ours.
 
-    `letters_before` and `letters` are dead letters by topic, some seconds apart.
+    `letters_before` and `letters` are dead letters by topic, some seconds apart. Of a cluster there
+    are `nodes`, then `metrics` are those of all of them, and the partitions that have no leader or
+    lack copies.
     """
 
     server: str
@@ -158,29 +124,17 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     schedules: tuple[Schedule, ...] | None = None
     cluster: ClusterHealth | None = None
     failed: tuple[FailedRequest, ...] = ()
+    nodes: tuple[NodeFacts, ...] = ()
+    offline: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
 
 
 def diagnose(facts: Facts) -> list[CheckResult]:
     """All checks in the order in which a person would look."""
-    return [
-        _reachability(facts),
-        _version(facts),
-        _readiness(facts),
-        _damage(facts),
-        _disk(facts),
-        _descriptors(facts),
-        _syncs(facts),
-        _loop(facts),
-        _clock(facts),
-        _lag(facts),
-        _dead_letters(facts),
-        _delays(facts),
-        _schedules(facts),
-        _certificates(facts),
-        _cluster(facts),
-        _settings(facts),
-        *_failures(facts),
-    ]
+    checks = _CHECKS if len(facts.nodes) < _CLUSTER_MIN else _CHECKS_OF_CLUSTER
+    findings = (check(facts) for check in checks)
+    flat = (each if isinstance(each, list) else [each] for each in findings)
+    return [finding for each in flat for finding in each]
 
 
 def _finding(check: str, level: Level, found: str, advice: str = "") -> CheckResult:
@@ -200,7 +154,10 @@ def _failures(facts: Facts) -> list[CheckResult]:
     if not facts.failed:
         return []
     is_ours = all(each.code in _CALLERS_FAULT for each in facts.failed)
-    named = _named(f"{each.what}: {each.reason} ({each.code})" for each in facts.failed)
+    whats: dict[str, list[str]] = {}
+    for each in facts.failed:
+        whats.setdefault(f"{each.reason} ({each.code})", []).append(each.what)
+    named = "; ".join(f"{_named(found)}: {reason}" for reason, found in whats.items())
     advice = "use a key that may read everything (--api-key), and a node of the same version"
     if not is_ours:
         advice = "the log of the node has the cause; the findings above are incomplete"
@@ -463,21 +420,89 @@ def _cluster(facts: Facts) -> CheckResult:
     if health.node_count <= 1 and health.status == "ok":
         return _finding("cluster", Level.OK, "one node")
     missing = [each.id for each in health.nodes if each.status not in ("alive", "ok")]
+    full = [each.id for each in health.nodes if each.is_full]
     nodes = f"{health.healthy} of {health.node_count} nodes are healthy"
     if health.status == "fail":
         words = f"no controller: {nodes}" + (f"; {health.problem}" if health.problem else "")
         advice = "start the missing nodes: a majority of the voters is needed for changes"
+        if health.problem:
+            advice += "; if they run, peer_unreachable in the log says what keeps them apart"
         return _finding("cluster", Level.PROBLEM, words, advice)
     if health.offline_partitions:
-        found = f"{health.offline_partitions} partitions have no leader; {nodes}"
-        advice = "start the nodes that hold their copies: goqueue cluster nodes"
+        named = f": {_named(facts.offline)}" if facts.offline else ""
+        found = f"{health.offline_partitions} partitions have no leader{named}; {nodes}"
+        advice = "start the nodes that hold their copies: goqueue topic partitions TOPIC; if those "
+        advice += "in sync are gone for good: goqueue cluster elect --unclean"
         return _finding("cluster", Level.PROBLEM, found, advice)
     if health.under_replicated_partitions or health.unhealthy:
-        found = f"{health.under_replicated_partitions} partitions lack copies; {nodes}"
+        named = f": {_named(facts.lacking)}" if facts.lacking else ""
+        found = f"{health.under_replicated_partitions} partitions lack copies{named}; {nodes}"
         found += f", missing: {_named(missing)}" if missing else ""
-        advice = "start the missing nodes, or remove dead ones: goqueue cluster forget NODE"
+        advice = "wait while copies catch up: goqueue cluster health"
+        if health.unhealthy:
+            advice = "start the missing nodes, or remove dead ones: goqueue cluster forget NODE"
         return _finding("cluster", Level.WARNING, found, advice)
+    if full:
+        advice = "free space there, or move partitions away; it leads nothing meanwhile"
+        return _finding("cluster", Level.PROBLEM, f"no space is left on {_named(full)}", advice)
     return _finding("cluster", Level.OK, f"{nodes}, all copies complete")
+
+
+def _nodes(facts: Facts) -> list[CheckResult]:
+    """What is wrong with each node, or that nothing is."""
+    found: list[CheckResult] = []
+    for node in facts.nodes:
+        if node.failure:
+            advice = "start it, or look at its log; goqueue cluster nodes shows where it should be"
+            words = f"{node.address or 'it has no address for clients'}: {node.failure}"
+            found.append(_finding(f"node {node.name}", Level.PROBLEM, words, advice))
+            continue
+        own = msgspec.structs.replace(
+            facts, readiness=_own(node.readiness), metrics=node.metrics, skew_s=node.skew_s
+        )
+        checked = (check(own) for check in _NODE_CHECKS)
+        found += [
+            msgspec.structs.replace(each, check=f"{each.check} of {node.name}")
+            for each in checked
+            if each.level is not Level.OK
+        ]
+    names = _named(node.name for node in facts.nodes)
+    return found or [_finding("nodes", Level.OK, f"{names}: nothing is wrong")]
+
+
+def _own(ready: Readiness | None) -> Readiness | None:
+    """What a node says of itself: its cluster is judged once."""
+    if ready is None:
+        return None
+    checks = {name: check for name, check in ready.checks.items() if name != "cluster"}
+    return msgspec.structs.replace(ready, checks=checks)
+
+
+def _clocks(facts: Facts) -> CheckResult:
+    """Whether the nodes agree on the time: each is compared with this machine."""
+    skews = {each.name: each.skew_s for each in facts.nodes if each.skew_s is not None}
+    if not skews:
+        return _unasked("clocks")
+    first, last = min(skews, key=skews.__getitem__), max(skews, key=skews.__getitem__)
+    apart_s = skews[last] - skews[first]
+    if apart_s < _APART_S:
+        return _finding("clocks", Level.OK, f"those of {len(skews)} nodes agree")
+    found = f"that of {last} is {shown_duration(_ns(apart_s))} ahead of that of {first}"
+    advice = "synchronize the clocks (NTP): delays, schedules and retention follow leaders"
+    return _finding("clocks", Level.WARNING, found, advice)
+
+
+def _versions(facts: Facts) -> CheckResult:
+    by_version: dict[str, list[str]] = {}
+    for node in facts.nodes:
+        if node.version is not None:
+            by_version.setdefault(node.version, []).append(node.name)
+    if len(by_version) < _CLUSTER_MIN:
+        version = next(iter(by_version), None)
+        return _version(msgspec.structs.replace(facts, server_version=version))
+    named = "; ".join(f"{_named(names)}: {version}" for version, names in by_version.items())
+    advice = "finish the upgrade: what only the newer version understands is refused until then"
+    return _finding("version", Level.WARNING, named, advice)
 
 
 def _settings(facts: Facts) -> CheckResult:
@@ -496,6 +521,31 @@ def _settings(facts: Facts) -> CheckResult:
     count = len(facts.topics)
     topics = "1 topic" if count == 1 else f"{count} topics"
     return _finding("settings", Level.OK, f"{topics}, nothing unusual")
+
+
+_NODE_CHECKS = (
+    _readiness,
+    _damage,
+    _disk,
+    _descriptors,
+    _syncs,
+    _loop,
+    _clock,
+    _certificates,
+)
+_MESSAGE_CHECKS = (_lag, _dead_letters, _delays, _schedules)
+_Check = Callable[[Facts], CheckResult | list[CheckResult]]
+_CHECKS: tuple[_Check, ...] = (
+    *(_reachability, _version),
+    *_NODE_CHECKS[:-1],
+    *_MESSAGE_CHECKS,
+    *(_certificates, _cluster, _settings, _failures),
+)
+_CHECKS_OF_CLUSTER: tuple[_Check, ...] = (
+    *(_reachability, _versions, _cluster, _nodes, _clocks),
+    *_MESSAGE_CHECKS,
+    *(_settings, _failures),
+)
 
 
 def _largest(counts: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -23,25 +23,28 @@ import click
 import msgspec
 
 from goqueue.cli.client import Session, run_session
+from goqueue.cli.cluster_nodes import ask_nodes
 from goqueue.cli.diagnosis import (
     CheckResult,
     Facts,
     FailedRequest,
     Level,
+    NodeFacts,
     diagnose,
-    parse_metrics,
 )
 from goqueue.cli.errors import Failure
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output, output_option, server_options
 from goqueue.cli.output import console, printable, table, write_items
 from goqueue.cli.quantities import read_duration, shown_time
+from goqueue.cli.scraped_metrics import Metrics, parse_metrics
 from goqueue.cli.version import own_version
 from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.model import SECOND
 
 if TYPE_CHECKING:
-    from goqueue.client.admin_replies import GroupSummary, Health, Topic
+    from goqueue.client.admin_replies import GroupSummary, Health, Readiness, Topic
+    from goqueue.client.cluster import ClusterHealth
     from goqueue.client.connection import Connection
 
 __all__ = ["bundle_of", "collect", "doctor"]
@@ -83,6 +86,7 @@ class _Questions:
         return value
 
     def keep(self, file: str, value: object) -> None:
+        """Keep a reply for the bundle."""
         self.texts[file] = msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
@@ -118,9 +122,13 @@ async def collect(session: Session, apart_s: float) -> Examined:
     # Schedules have messages, which a bundle never holds.
     schedules = await ask("schedules", q.schedules.list(limit=_SCHEDULES_MAX))
     cluster = await ask("cluster", q.cluster.health(), file="cluster.json")
+    offline, lacking = await _partitions_in_need(q, questions, topics or (), cluster)
     await asyncio.sleep(apart_s)
-    metrics = await ask("metrics", q.metrics())
-    questions.texts["metrics.txt"] = (metrics or "").encode()
+    scraped = await ask("metrics", q.metrics())
+    questions.texts["metrics.txt"] = (scraped or "").encode()
+    metrics = None if scraped is None else parse_metrics(scraped)
+    nodes = await _nodes(session, questions)
+    scrapes = {each.name: each.metrics for each in nodes if each.metrics is not None}
     letters = await ask("dead letters", q.reliability(), file="reliability.json")
     facts = Facts(
         server=session.settings.server,
@@ -128,7 +136,7 @@ async def collect(session: Session, apart_s: float) -> Examined:
         server_version=None if version is None else version.version,
         latency_s=latency_s,
         readiness=readiness,
-        metrics=None if metrics is None else parse_metrics(metrics),
+        metrics=Metrics.joined(scrapes) if scrapes else metrics,
         skew_s=None if health is None else _skew_s(health, asked_at + latency_s / 2),
         letters_before=before,
         letters=letters,
@@ -139,8 +147,82 @@ async def collect(session: Session, apart_s: float) -> Examined:
         schedules=schedules,
         cluster=cluster,
         failed=_distinct(questions.failed),
+        nodes=nodes,
+        offline=offline,
+        lacking=lacking,
     )
     return Examined(facts=facts, texts=questions.texts)
+
+
+async def _nodes(session: Session, questions: _Questions) -> tuple[NodeFacts, ...]:
+    """What each node of a cluster says of itself; none if there is one node only."""
+    state = await questions.ask("nodes", session.q.cluster.state(), file="nodes.json")
+    if state is None or len(state.nodes) <= 1:
+        return ()
+    replies = await ask_nodes(session.settings, state.nodes, _examine_node)
+    found = []
+    for node, reply in zip(state.nodes, replies, strict=True):
+        facts = NodeFacts(name=node.id, address=node.client_address)
+        if isinstance(reply, GoQueueError):
+            reason = reply.sentence.rstrip(". ")
+            found.append(msgspec.structs.replace(facts, failure=reason))
+            continue
+        questions.keep(f"nodes/{node.id}/readiness.json", reply.readiness)
+        questions.texts[f"nodes/{node.id}/metrics.txt"] = reply.metrics.encode()
+        facts = msgspec.structs.replace(
+            facts,
+            version=reply.version,
+            readiness=reply.readiness,
+            metrics=parse_metrics(reply.metrics),
+            skew_s=reply.skew_s,
+        )
+        found.append(facts)
+    return tuple(found)
+
+
+class _NodeReplies(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node answered."""
+
+    version: str
+    readiness: "Readiness"
+    metrics: str
+    skew_s: float
+
+
+async def _examine_node(q: "Connection") -> _NodeReplies:
+    # The first answer includes the connection.
+    version = await q.version()
+    started, asked_at = time.monotonic(), time.time()
+    health = await q.health()
+    latency_s = time.monotonic() - started
+    return _NodeReplies(
+        version=version.version,
+        readiness=await q.readiness(),
+        metrics=await q.metrics(),
+        skew_s=_skew_s(health, asked_at + latency_s / 2),
+    )
+
+
+async def _partitions_in_need(
+    q: "Connection",
+    questions: _Questions,
+    topics: "tuple[Topic, ...]",
+    health: "ClusterHealth | None",
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Partitions without a leader, and those that lack copies, if there are any."""
+    offline: list[str] = []
+    lacking: list[str] = []
+    if health is None or not (health.offline_partitions or health.under_replicated_partitions):
+        return (), ()
+    for topic in topics:
+        asked = _if_there(q.topics.partitions(topic.name))
+        for each in await questions.ask("partitions", asked) or ():
+            name = f"{topic.name}-{each.partition}"
+            if not each.leader:
+                offline.append(name)
+            elif len(each.isr) < len(each.replicas):
+                lacking.append(name)
+    return tuple(offline), tuple(lacking)
 
 
 async def _raising(error: GoQueueError) -> "Health":
@@ -295,8 +377,8 @@ def _counted(problems: int, warnings: int) -> str:
 @output_option
 def doctor(bundle: str | None, interval: str, output: Output, *, is_strict: bool) -> ExitCode:
     """Examine a node: readiness, damage, disk space, file descriptors, slow syncs, load, clock,
-    groups that nobody consumes, dead letters, delayed messages, schedules, certificates, the
-    cluster and settings.
+    groups that nobody consumes, dead letters, delayed messages, schedules, certificates and
+    settings. Of a cluster every node, and its controller, leaders, copies, clocks and versions.
 
     What the node does not answer is reported, and the rest is examined all the same. Exit code 1
     means a problem, 3 that the node was not reached.

@@ -36,6 +36,7 @@ _HINTS = {
     "already_delivered": "it can no longer be cancelled",
     "group_not_found": "see: goqueue group list",
     "message_not_found": "see: goqueue delayed list {topic}",
+    "node_not_found": "see: goqueue cluster nodes",
     "partition_not_found": "see: goqueue topic partitions {topic}",
     "permission_denied": "goqueue whoami shows the key and its roles; another one: --api-key-file",
     "route_not_found": "the server is older than this program, or not a GoQueue server",

@@ -12,9 +12,10 @@ from goqueue.cli.diagnosis import (
     Facts,
     FailedRequest,
     Level,
+    NodeFacts,
     diagnose,
-    parse_metrics,
 )
+from goqueue.cli.scraped_metrics import Metrics, parse_metrics
 from goqueue.client.admin_replies import (
     GroupSummary,
     Readiness,
@@ -124,6 +125,94 @@ def cluster(
             for number in (1, 2, 3)
         ),
     )
+
+
+def of_cluster(*nodes: NodeFacts) -> Facts:
+    """Three healthy nodes, but for these."""
+    usual = {name: member(name) for name in ("n1", "n2", "n3")}
+    usual |= {each.name: each for each in nodes}
+    return msgspec.structs.replace(facts(), nodes=tuple(usual.values()))
+
+
+def member(
+    name: str,
+    metrics: str = "",
+    *,
+    skew_s: float = 0.0,
+    version: str = "1",
+    checks: dict[str, ReadinessCheck] | None = None,
+) -> NodeFacts:
+    return NodeFacts(
+        name=name,
+        address=f"{name}:8080",
+        version=version,
+        readiness=Readiness(status="pass", timestamp=NOW, uptime="1m", checks=checks or {}),
+        metrics=parse_metrics(WELL + metrics),
+        skew_s=skew_s,
+    )
+
+
+def test_a_healthy_cluster_has_nothing_wrong() -> None:
+    found = diagnose(of_cluster())
+    assert {each.level for each in found} == {Level.OK}
+    assert "n1, n2, n3" in finding(of_cluster(), "nodes").found
+
+
+def test_a_node_that_is_not_reached_costs_no_other_finding() -> None:
+    gone = NodeFacts(name="n2", address="n2:8080", failure="Connection refused")
+    full = member("n3", "goqueue_storage_full_logs 2\n")
+    found = of_cluster(gone, full)
+
+    assert finding(found, "node n2").level is Level.PROBLEM
+    assert finding(found, "disk space of n3").level is Level.PROBLEM
+    assert not [each for each in diagnose(found) if each.check.endswith("of n1")]
+
+
+def test_the_cluster_is_judged_once_and_not_by_each_node() -> None:
+    lacks = {"cluster": ReadinessCheck(status="warn", message="2 of 3 nodes are healthy")}
+    assert finding(of_cluster(member("n1", checks=lacks)), "nodes").level is Level.OK
+
+
+@pytest.mark.parametrize(
+    ("skews", "level", "words"),
+    [
+        ((0.2, 0.0, -0.2), Level.OK, "3 nodes agree"),
+        ((0.4, 0.0, -0.3), Level.WARNING, "that of n1 is 700ms ahead of that of n3"),
+    ],
+)
+def test_clocks_of_nodes_are_compared_with_each_other(
+    skews: tuple[float, float, float], level: Level, words: str
+) -> None:
+    nodes = [member(f"n{number}", skew_s=skew) for number, skew in enumerate(skews, 1)]
+    found = finding(of_cluster(*nodes), "clocks")
+    assert found.level is level
+    assert words in found.found
+
+
+def test_nodes_of_two_versions_are_an_upgrade_under_way() -> None:
+    found = finding(of_cluster(member("n3", version="2")), "version")
+    assert (found.level, found.found) == (Level.WARNING, "n1, n2: 1; n3: 2")
+
+
+def test_partitions_in_need_and_full_disks_are_named() -> None:
+    lacking = msgspec.structs.replace(
+        facts(), cluster=cluster(status="degraded", lacking=2), lacking=("orders-0", "orders-1")
+    )
+    assert "orders-0, orders-1" in finding(lacking, "cluster").found
+    well = cluster()
+    nodes = tuple(msgspec.structs.replace(each, is_full=each.id == "n2") for each in well.nodes)
+    full = msgspec.structs.replace(facts(), cluster=msgspec.structs.replace(well, nodes=nodes))
+    assert finding(full, "cluster").level is Level.PROBLEM
+    assert finding(full, "cluster").found.endswith("n2")
+
+
+def test_the_soonest_delayed_message_of_all_nodes_counts() -> None:
+    late, soon = NOW.timestamp() - 100, NOW.timestamp() + 100
+    text = 'goqueue_broker_delayed_messages_pending{{topic="a"}} 1\n'
+    text += 'goqueue_broker_delayed_messages_next_due{{topic="a"}} {}\n'
+    scrapes = {"n1": parse_metrics(text.format(soon)), "n2": parse_metrics(text.format(late))}
+    found = msgspec.structs.replace(of_cluster(), metrics=Metrics.joined(scrapes))
+    assert "overdue by 1m40s" in finding(found, "delayed messages").found
 
 
 @pytest.mark.parametrize(

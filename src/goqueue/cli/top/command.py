@@ -4,19 +4,26 @@ import os
 import re
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from goqueue.cli.client import Session, run_session
+from goqueue.cli.client import Session, open_connection, run_session
+from goqueue.cli.client_settings import ClientSettings
+from goqueue.cli.cluster_nodes import settings_of
 from goqueue.cli.options import Output, output_option, server_options
 from goqueue.cli.top.live import Live
 from goqueue.cli.top.once import look_twice, print_picture, write_picture
 from goqueue.cli.top.source import Source
 from goqueue.cli.top.state import Choice, View
 from goqueue.cli.top.terminal import Palette, Screen
+from goqueue.client import GoQueueError
 from goqueue.client.retries import Retries
 from goqueue.model import SECOND, parse_duration
+
+if TYPE_CHECKING:
+    from goqueue.client.connection import Connection
 
 __all__ = ["TopOptions", "top", "watch"]
 
@@ -53,8 +60,28 @@ def watch(options: TopOptions) -> None:
 
 
 async def _watch(options: TopOptions, session: Session) -> None:
-    source = Source(session.q)
-    server = session.settings.server
+    async with await _entered(session) as q, Source(q, session.settings) as source:
+        await _show(options, source, session.settings.server)
+
+
+async def _entered(session: Session) -> "Connection":
+    """A connection to all nodes of the cluster: the one that was named may be lost."""
+    try:
+        state = await session.q.cluster.state()
+    except GoQueueError:
+        return _connection_of(session, session.settings)
+    reached = [settings_of(session.settings, node) for node in state.nodes if node.client_address]
+    servers = dict.fromkeys([session.settings.server, *(each.server for each in reached)])
+    joined = msgspec.structs.replace(session.settings, server=",".join(servers))
+    return _connection_of(session, joined if len(state.nodes) > 1 else session.settings)
+
+
+def _connection_of(session: Session, settings: ClientSettings) -> "Connection":
+    timeout_s = min(session.settings.timeout_s, _TIMEOUT_S_MAX)
+    return open_connection(settings, timeout_s=timeout_s, retries=_RETRIES, client_id="goqueue-top")
+
+
+async def _show(options: TopOptions, source: Source, server: str) -> None:
     if not options.is_once:
         choice = Choice(view=_view(options) or View.TOPICS, wanted=options.wanted)
         screen = Screen(sys.stdin.fileno(), sys.stdout.fileno(), _palette())
@@ -104,7 +131,7 @@ def _check_interval(_: click.Context, __: click.Parameter, given: str) -> float:
     return seconds
 
 
-@click.command("top", short_help="Watch a node: rates, lag, delays, dead letters.")
+@click.command("top", short_help="Watch a node or a cluster: rates, lag, dead letters.")
 @click.option(
     "--interval",
     "interval_s",
@@ -115,7 +142,7 @@ def _check_interval(_: click.Context, __: click.Parameter, given: str) -> float:
 )
 @click.option(
     "--view",
-    type=click.Choice(["topics", "groups", "waiting", "letters", "node"]),
+    type=click.Choice(["topics", "groups", "waiting", "letters", "node", "cluster"]),
     help="View to show first, or with --once the only one.  [default: topics, with --once all]",
 )
 @click.option(
@@ -126,12 +153,12 @@ def _check_interval(_: click.Context, __: click.Parameter, given: str) -> float:
 @output_option
 def top(interval_s: float, view: str | None, wanted: str, output: Output, *, once: bool) -> None:
     """Watch a node live: topics with their rates, groups with their lag, lanes, delays, dead
-    letters, open transactions, and readiness.
+    letters, open transactions, and readiness. Of a cluster rates are those of all nodes.
 
     \b
-    Keys:  1 topics  2 groups  3 priorities and delays  4 dead letters  5 node
+    Keys:  1 topics  2 groups  3 priorities and delays  4 dead letters  5 node  6 cluster
            tab next view   s sort   r reverse   / filter   arrows move
-           enter open a topic or group   escape back   p pause   ? help   q quit
+           enter open a topic, group or node   escape back   p pause   ? help   q quit
 
     --once prints all views after one interval, or the one of --view; -o json and -o yaml do so for
     programs.

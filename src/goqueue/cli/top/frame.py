@@ -11,8 +11,9 @@ from collections.abc import Callable
 import msgspec
 
 from goqueue.cli.output import sized
+from goqueue.cli.top.cluster import draw_cluster, draw_cluster_node, needs
 from goqueue.cli.top.details import draw_group, draw_letters, draw_topic
-from goqueue.cli.top.model import GROUPS_MAX, TOPICS_MAX, Board, Outage, Sample
+from goqueue.cli.top.model import GROUPS_MAX, Board, Outage, Sample
 from goqueue.cli.top.render import (
     Line,
     Span,
@@ -27,6 +28,7 @@ from goqueue.cli.top.render import (
     span,
 )
 from goqueue.cli.top.state import Choice, View
+from goqueue.cli.top.tracks import TOPICS_MAX
 from goqueue.cli.top.views import (
     Body,
     draw_dead_letters,
@@ -45,16 +47,18 @@ _DRAWING = {
     View.WAITING: draw_waiting,
     View.DEAD_LETTERS: draw_dead_letters,
     View.NODE: draw_node,
+    View.CLUSTER: draw_cluster,
 }
 _OPENED: dict[View, Callable[[Board, Choice, Window], Body]] = {
     View.TOPICS: draw_topic,
     View.GROUPS: draw_group,
     View.DEAD_LETTERS: draw_letters,
+    View.CLUSTER: draw_cluster_node,
 }
 _HELP = (
-    ("1 … 5", "topics, groups, priorities and delays, dead letters, node"),
+    ("1 … 6", "topics, groups, priorities and delays, dead letters, node, cluster"),
     ("tab", "the next view; also ← and →"),
-    ("enter", "open the marked topic or group: partitions, members, lag; escape goes back"),
+    ("enter", "open the marked topic, group or node: partitions, members, lag; escape goes back"),
     ("s", "sort by the next column"),
     ("r", "turn the order round"),
     ("/", "show only names with this text; enter keeps it, escape ends it"),
@@ -133,7 +137,8 @@ def draw_all(
     choice = Choice(wanted=wanted)
     lines = [_status(board, choice, width, now, server), _sums(board, sample, width)]
     for view, drawing in _DRAWING.items():
-        if only not in (None, view):
+        is_empty = view is View.CLUSTER and board.nodes.sample is None
+        if only not in (None, view) or (is_empty and only is None):
             continue
         body = drawing(board, choice, Window(width, rows + 16, 0))
         lines += [(), fit([span(view.label.upper(), Style.CHOSEN)], width)]
@@ -146,7 +151,7 @@ def draw_all(
 
 def _status(board: Board, choice: Choice, width: int, now: dt.datetime, server: str) -> Line:
     sample = board.sample
-    items: list[Span] = [span(sample.stats.node_id if sample else "goqueue top", Style.BOLD)]
+    items: list[Span] = [span(_watched(sample), Style.BOLD)]
     if board.outage is not None:
         items.append(span(_lost(board.outage, now), Style.BAD))
     elif sample is None:
@@ -161,6 +166,9 @@ def _status(board: Board, choice: Choice, width: int, now: dt.datetime, server: 
         items.append(span(words, Style.WARN if worst else Style.GOOD))
     else:
         items.append(span(f"not ready: {sample.readiness.message}", Style.BAD))
+    wrong = [] if board.nodes.sample is None else needs(board.nodes.sample)
+    if wrong:
+        items.append(span(f"cluster: {', '.join(wrong)}", Style.BAD))
     if choice.is_paused:
         items.append(span("paused", Style.WARN))
     items.append(span(clock(now)))
@@ -168,6 +176,14 @@ def _status(board: Board, choice: Choice, width: int, now: dt.datetime, server: 
         up = age(parse_duration(sample.readiness.uptime))
         items += [span(f"up {up}"), span(server), span(sample.version.version, Style.DIM)]
     return flow(items, width)
+
+
+def _watched(sample: Sample | None) -> str:
+    """What the picture is of."""
+    if sample is None:
+        return "goqueue top"
+    nodes = 0 if sample.cluster is None else len(sample.cluster.nodes)
+    return f"cluster of {nodes}" if nodes else sample.stats.node_id
 
 
 def _lost(outage: Outage, now: dt.datetime) -> str:

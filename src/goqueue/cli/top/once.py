@@ -10,6 +10,7 @@ import msgspec
 
 from goqueue.cli.options import Output
 from goqueue.cli.output import write_document
+from goqueue.cli.top.cluster import needs
 from goqueue.cli.top.frame import draw_all
 from goqueue.cli.top.model import Board, LaneSum, Wants
 from goqueue.cli.top.source import Source
@@ -56,6 +57,20 @@ class GroupPicture(msgspec.Struct, frozen=True, kw_only=True):
     oldest_s: float
 
 
+class NodePicture(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of a cluster; rates are null while they are not known, `failure` if it answers."""
+
+    name: str
+    status: str
+    is_controller: bool
+    leaders: int
+    replicas: int
+    publish_rate: float | None
+    consume_rate: float | None
+    disk_free_bytes: int | None
+    failure: str | None
+
+
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """The picture for programs."""
 
@@ -78,6 +93,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     disk_free_bytes: int | None
     disk_size_bytes: int | None
     error_rate: float | None
+    nodes: list[NodePicture]
+    needs: list[str]
 
 
 async def look_twice(source: Source, interval_s: float) -> Board:
@@ -155,4 +172,19 @@ def document_of(board: Board, server: str) -> Document:
         disk_free_bytes=None if board.machine is None else board.machine.free_bytes,
         disk_size_bytes=None if board.machine is None else board.machine.size_bytes,
         error_rate=board.rate("errors"),
+        nodes=[
+            NodePicture(
+                name=track.name,
+                status=track.look.node.status,
+                is_controller=track.look.node.is_controller,
+                leaders=track.look.node.leaders,
+                replicas=track.look.node.replicas,
+                publish_rate=track.topics.published,
+                consume_rate=track.topics.consumed,
+                disk_free_bytes=None if track.machine is None else track.machine.free_bytes,
+                failure=track.look.failure or None,
+            )
+            for track in board.nodes.tracks.values()
+        ],
+        needs=[] if board.nodes.sample is None else needs(board.nodes.sample),
     )

@@ -1,4 +1,4 @@
-"""Asks the node for one sample: a few totals, and the details that the model wants.
+"""Asks a node, or all nodes of a cluster, for one sample: totals, and details that the model wants.
 
 Owns the requests of one round: a fixed number, and some for each name that is wanted. Decides
 nothing and keeps no answer.
@@ -8,21 +8,30 @@ import asyncio
 import contextlib
 import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from goqueue.cli.client import first_failure
-from goqueue.cli.diagnosis import parse_metrics
-from goqueue.cli.top.model import MachineFacts, Sample, Wants
+from goqueue.cli.client import first_failure, open_connection
+from goqueue.cli.cluster_nodes import settings_of
+from goqueue.cli.scraped_metrics import parse_metrics
+from goqueue.cli.top.model import Sample, Wants
+from goqueue.cli.top.nodes import ClusterSample, NodeAnswer, NodeLook, joined_stats
+from goqueue.cli.top.tracks import MachineFacts
 from goqueue.client import GoQueueError, NotFound
 from goqueue.client.dead_letter import DeadLetter, is_dead_letter
+from goqueue.client.retries import Retries
 
 if TYPE_CHECKING:
+    from goqueue.cli.client_settings import ClientSettings
+    from goqueue.client.cluster import ClusterNode
     from goqueue.client.connection import Connection
 
 __all__ = ["Source", "one_failure", "reason_of"]
 
 T = TypeVar("T")
 
+# A node that hangs must not hold up the picture of the others.
+_NODE_TIMEOUT_S = 1.5
+_ONCE = Retries(attempts_max=1)
 # Letters are read whole, so only as many as a screen shows.
 _LETTERS_MAX = 50
 _LETTER_PARTITIONS_MAX = 16
@@ -42,10 +51,25 @@ def reason_of(error: GoQueueError) -> str:
 
 
 class Source:
-    """A node to take samples of."""
+    """A node to take samples of, or a cluster, to be entered.
 
-    def __init__(self, connection: "Connection") -> None:
+    With the `settings` of the command the nodes of a cluster are asked one by one, each over a
+    connection of its own that stays open.
+    """
+
+    def __init__(self, connection: "Connection", settings: "ClientSettings | None" = None) -> None:
         self._connection = connection
+        self._settings = settings
+        self._opened = contextlib.AsyncExitStack()
+        # By the address of the node.
+        self._others: dict[str, Connection] = {}
+        self._is_alone = settings is None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._opened.aclose()
 
     async def take(self, wants: Wants) -> Sample:
         """One round of questions, the totals side by side."""
@@ -69,14 +93,16 @@ class Source:
             partitions = group.create_task(_each(wants.topics, q.topics.partitions))
             described = group.create_task(_each(wants.groups, q.groups.describe))
             letters = group.create_task(_each(wants.letters, self._letters))
-            machine = group.create_task(self._machine()) if wants.has_metrics else None
+            machine = group.create_task(_machine(q)) if wants.has_metrics else None
+            cluster = group.create_task(self._cluster(wants))
+        found = cluster.result()
         return Sample(
             at_s=clock(),
             time=dt.datetime.now(dt.UTC),
             round_trip_s=round_trip_s,
             version=version.result(),
             readiness=readiness,
-            stats=stats.result(),
+            stats=stats.result() if found is None else joined_stats(stats.result(), found.nodes),
             reliability=reliability.result(),
             delays=delays.result(),
             transactions=transactions.result(),
@@ -89,17 +115,55 @@ class Source:
             described=described.result(),
             machine=machine.result() if machine else None,
             letters=letters.result(),
+            cluster=found,
         )
 
-    async def _machine(self) -> MachineFacts | None:
-        """Disk space and errors; None from a node that does not say."""
-        metrics = parse_metrics(await self._connection.metrics())
-        free = metrics.value("goqueue_storage_volume_free_bytes")
-        size = metrics.value("goqueue_storage_volume_size_bytes")
-        if free is None or size is None:
+    async def _cluster(self, wants: Wants) -> ClusterSample | None:
+        """The cluster and what each of its nodes says; None of a node that stands alone."""
+        if self._is_alone:
             return None
-        errors = sum(metrics.value(name) or 0 for name in _ERRORS)
-        return MachineFacts(free_bytes=int(free), size_bytes=int(size), errors=int(errors))
+        try:
+            state = await self._connection.cluster.state()
+            health = await self._connection.cluster.health()
+        except GoQueueError:
+            # An older server, or a key that may not ask.
+            return None
+        self._is_alone = len(state.nodes) <= 1
+        if self._is_alone:
+            return None
+        async with asyncio.TaskGroup() as group:
+            looks = [group.create_task(self._look(node, wants)) for node in state.nodes]
+        return ClusterSample(health=health, nodes=tuple(each.result() for each in looks))
+
+    async def _look(self, node: "ClusterNode", wants: Wants) -> NodeLook:
+        """What a node says of itself, or in one word why it does not."""
+        clock = asyncio.get_running_loop().time
+        if not node.client_address:
+            return NodeLook(node=node, failure="no address")
+        try:
+            q = await self._connection_to(node)
+            started = clock()
+            readiness = await q.readiness()
+            answer = NodeAnswer(
+                round_trip_s=clock() - started,
+                readiness=readiness,
+                stats=await q.stats(),
+                machine=await _machine(q) if wants.has_metrics else None,
+            )
+        except GoQueueError as error:
+            return NodeLook(node=node, failure=reason_of(error))
+        return NodeLook(node=node, answer=answer)
+
+    async def _connection_to(self, node: "ClusterNode") -> "Connection":
+        known = self._others.get(node.client_address)
+        if known is None:
+            assert self._settings is not None
+            connection = open_connection(
+                settings_of(self._settings, node), timeout_s=_NODE_TIMEOUT_S, retries=_ONCE
+            )
+            known = await self._opened.enter_async_context(connection)
+            self._others[node.client_address] = known
+        return known
 
     async def _letters(self, topic: str) -> tuple[DeadLetter, ...]:
         """The newest letters of a dead-letter topic, newest first."""
@@ -119,6 +183,17 @@ class Source:
     async def _next_due(self, topic: str) -> dt.datetime | None:
         waiting = await self._connection.delayed.list(topic, limit=1)
         return waiting[0].deliver_at if waiting else None
+
+
+async def _machine(q: "Connection") -> MachineFacts | None:
+    """Disk space and errors; None from a node that does not say."""
+    metrics = parse_metrics(await q.metrics())
+    free = metrics.value("goqueue_storage_volume_free_bytes")
+    size = metrics.value("goqueue_storage_volume_size_bytes")
+    if free is None or size is None:
+        return None
+    errors = sum(metrics.value(name) or 0 for name in _ERRORS)
+    return MachineFacts(free_bytes=int(free), size_bytes=int(size), errors=int(errors))
 
 
 async def _each(names: tuple[str, ...], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:

@@ -24,6 +24,7 @@ class View(enum.StrEnum):
     WAITING = "waiting"
     DEAD_LETTERS = "letters"
     NODE = "node"
+    CLUSTER = "cluster"
 
     @property
     def label(self) -> str:
@@ -35,7 +36,7 @@ _LABELS = {View.WAITING: "priorities and delays", View.DEAD_LETTERS: "dead lette
 
 VIEWS = tuple(View)
 # Views whose rows can be opened.
-_OPENED = (View.TOPICS, View.GROUPS, View.DEAD_LETTERS)
+_OPENED = (View.TOPICS, View.GROUPS, View.DEAD_LETTERS, View.CLUSTER)
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from goqueue.cli.output import sized
-from goqueue.cli.top.model import Board, DeadLetterTrack, GroupTrack, LaneSum, Sample, TopicTrack
+from goqueue.cli.top.model import Board, DeadLetterTrack, GroupTrack, LaneSum, Sample
 from goqueue.cli.top.render import (
     UNKNOWN,
     Column,
@@ -34,12 +34,15 @@ from goqueue.cli.top.render import (
     sparkline,
 )
 from goqueue.cli.top.state import Choice
-from goqueue.client.admin_replies import TransactionDescription
+from goqueue.cli.top.tracks import TopicTrack
+from goqueue.client.admin_replies import Readiness, TransactionDescription
 from goqueue.model import MILLISECOND, SECOND, parse_duration
 
 __all__ = [
     "GROUP_COLUMNS",
+    "TOPIC_COLUMNS",
     "Body",
+    "check_lines",
     "draw_dead_letters",
     "draw_groups",
     "draw_node",
@@ -113,7 +116,7 @@ def _flow(per_second: float | None) -> Span:
     return span(rate(per_second), Style.PLAIN if per_second else Style.DIM)
 
 
-_COLUMNS: tuple[Column[TopicTrack], ...] = (
+TOPIC_COLUMNS: tuple[Column[TopicTrack], ...] = (
     Column(title="TOPIC", cell=lambda row, _: span(row.name), width=16, is_right=False),
     Column(
         title="PART",
@@ -163,7 +166,7 @@ _COLUMNS: tuple[Column[TopicTrack], ...] = (
 def draw_topics(board: Board, choice: Choice, window: Window) -> Body:
     return draw_rows(
         board.topics,
-        _COLUMNS,
+        TOPIC_COLUMNS,
         choice,
         window,
         name=lambda row: row.name,
@@ -485,7 +488,7 @@ _NODE_COLUMNS: tuple[Column[_Open], ...] = (
 def draw_node(board: Board, choice: Choice, window: Window) -> Body:
     sample = board.sample
     assert sample is not None, "there is something to draw"
-    lines = [*_facts(sample, window.width), *_checks(sample, window.width)]
+    lines = [*_facts(sample, window.width), *check_lines(sample.readiness, window.width)]
     lines += _flows(board, sample, window.width)
     rows = [_Open(each, _age_ns(sample, each)) for each in sample.open_transactions or ()]
     # The facts give way before the transactions do.
@@ -522,9 +525,10 @@ def _facts(sample: Sample, width: int) -> list[Line]:
 _ROUNDED_NS = 10 * MILLISECOND
 
 
-def _checks(sample: Sample, width: int) -> list[Line]:
+def check_lines(readiness: Readiness, width: int) -> list[Line]:
+    """What a node checks, each with its result."""
     lines: list[Line] = []
-    for name, check in sample.readiness.checks.items():
+    for name, check in readiness.checks.items():
         pieces = [span(f"  {name:<10} "), span(check.status, _STYLES.get(check.status, Style.WARN))]
         if check.latency:
             pieces.append(span(f"  {_rounded(check.latency)}", Style.DIM))

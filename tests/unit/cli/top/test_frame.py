@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.cli.top.frame import Frame, Size, draw_all, draw_frame
-from goqueue.cli.top.model import Board, MachineFacts
+from goqueue.cli.top.model import Board
 from goqueue.cli.top.render import (
     BARS,
     Line,
@@ -25,6 +25,7 @@ from goqueue.cli.top.render import (
     width_of,
 )
 from goqueue.cli.top.state import Choice, View
+from goqueue.cli.top.tracks import MachineFacts
 from goqueue.client.admin_replies import (
     GroupDescription,
     MemberDescription,
@@ -357,7 +358,7 @@ def test_scrolling_moves_the_rows_and_ends_at_the_last() -> None:
 
 def test_a_narrow_screen_keeps_the_name_and_the_rates() -> None:
     lines = lines_of(draw(busy(), Choice(), width=40, height=10))
-    assert lines[2] == "1 topics  2  3  4  5"
+    assert lines[2] == "1 topics  2  3  4  5  6"
     assert lines[3].split() == ["TOPIC", "IN/s▾", "OUT/s"]
     assert lines[4].split() == ["orders", "60", "20"]
 

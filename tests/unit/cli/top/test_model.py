@@ -8,18 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.top.model import (
-    GROUPS_MAX,
-    HISTORY_MAX,
-    TOPICS_MAX,
-    Board,
-    Groups,
-    GroupTrack,
-    History,
-    MachineFacts,
-    Meter,
-    TopicTrack,
-)
+from goqueue.cli.top.model import GROUPS_MAX, Board, Groups, GroupTrack
+from goqueue.cli.top.tracks import HISTORY_MAX, TOPICS_MAX, History, MachineFacts, Meter, TopicTrack
 from goqueue.client.admin_replies import LaneStats
 from tests.unit.cli.top.samples import NOON, group, lag_of, lanes, sample, topic
 

@@ -17,8 +17,8 @@ def after(*keys: str, choice: Choice | None = None) -> Choice:
 def test_numbers_and_tab_choose_the_view() -> None:
     assert after("3").view is View.WAITING
     assert after("tab").view is View.GROUPS
-    assert after("5", "tab").view is View.TOPICS
-    assert after("back_tab").view is View.NODE
+    assert after("6", "tab").view is View.TOPICS
+    assert after("back_tab").view is View.CLUSTER
     assert after("9").view is View.TOPICS
 
 
