@@ -126,9 +126,7 @@ async def collect(session: Session, apart_s: float) -> Examined:
     await asyncio.sleep(apart_s)
     scraped = await ask("metrics", q.metrics())
     questions.texts["metrics.txt"] = (scraped or "").encode()
-    metrics = None if scraped is None else parse_metrics(scraped)
     nodes = await _nodes(session, questions)
-    scrapes = {each.name: each.metrics for each in nodes if each.metrics is not None}
     letters = await ask("dead letters", q.reliability(), file="reliability.json")
     facts = Facts(
         server=session.settings.server,
@@ -136,7 +134,7 @@ async def collect(session: Session, apart_s: float) -> Examined:
         server_version=None if version is None else version.version,
         latency_s=latency_s,
         readiness=readiness,
-        metrics=Metrics.joined(scrapes) if scrapes else metrics,
+        metrics=_all_metrics(scraped, nodes),
         skew_s=None if health is None else _skew_s(health, asked_at + latency_s / 2),
         letters_before=before,
         letters=letters,
@@ -187,6 +185,14 @@ class _NodeReplies(msgspec.Struct, frozen=True, kw_only=True):
     readiness: "Readiness"
     metrics: str
     skew_s: float
+
+
+def _all_metrics(scraped: str | None, nodes: tuple[NodeFacts, ...]) -> Metrics | None:
+    """Those of all nodes of a cluster, else of the node that was asked."""
+    scrapes = {each.name: each.metrics for each in nodes if each.metrics is not None}
+    if scrapes:
+        return Metrics.joined(scrapes)
+    return None if scraped is None else parse_metrics(scraped)
 
 
 async def _examine_node(q: "Connection") -> _NodeReplies:

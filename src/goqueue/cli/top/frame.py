@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from goqueue.cli.output import sized
-from goqueue.cli.top.cluster import draw_cluster, draw_cluster_node, needs
+from goqueue.cli.top.cluster_view import draw_cluster, draw_cluster_node, needs
 from goqueue.cli.top.details import draw_group, draw_letters, draw_topic
 from goqueue.cli.top.model import GROUPS_MAX, Board, Outage, Sample
 from goqueue.cli.top.render import (

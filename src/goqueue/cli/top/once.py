@@ -10,9 +10,10 @@ import msgspec
 
 from goqueue.cli.options import Output
 from goqueue.cli.output import write_document
-from goqueue.cli.top.cluster import needs
+from goqueue.cli.top.cluster_view import needs
 from goqueue.cli.top.frame import draw_all
 from goqueue.cli.top.model import Board, LaneSum, Wants
+from goqueue.cli.top.nodes import NodeTrack
 from goqueue.cli.top.source import Source
 from goqueue.cli.top.state import View
 from goqueue.cli.top.terminal import Palette
@@ -172,19 +173,21 @@ def document_of(board: Board, server: str) -> Document:
         disk_free_bytes=None if board.machine is None else board.machine.free_bytes,
         disk_size_bytes=None if board.machine is None else board.machine.size_bytes,
         error_rate=board.rate("errors"),
-        nodes=[
-            NodePicture(
-                name=track.name,
-                status=track.look.node.status,
-                is_controller=track.look.node.is_controller,
-                leaders=track.look.node.leaders,
-                replicas=track.look.node.replicas,
-                publish_rate=track.topics.published,
-                consume_rate=track.topics.consumed,
-                disk_free_bytes=None if track.machine is None else track.machine.free_bytes,
-                failure=track.look.failure or None,
-            )
-            for track in board.nodes.tracks.values()
-        ],
+        nodes=[_node_picture(track) for track in board.nodes.tracks.values()],
         needs=[] if board.nodes.sample is None else needs(board.nodes.sample),
+    )
+
+
+def _node_picture(track: NodeTrack) -> NodePicture:
+    node = track.look.node
+    return NodePicture(
+        name=track.name,
+        status=node.status,
+        is_controller=node.is_controller,
+        leaders=node.leaders,
+        replicas=node.replicas,
+        publish_rate=track.topics.published,
+        consume_rate=track.topics.consumed,
+        disk_free_bytes=None if track.machine is None else track.machine.free_bytes,
+        failure=track.look.failure or None,
     )
