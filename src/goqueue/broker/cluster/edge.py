@@ -68,6 +68,7 @@ from goqueue.model import (
 from goqueue.model.requests import (
     AlterTopic,
     CancelDelayed,
+    CancelReassignment,
     Command,
     CreateTopic,
     DeleteRecords,
@@ -84,6 +85,8 @@ from goqueue.model.requests import (
     Published,
     Read,
     Reply,
+    StartReassignment,
+    TransferLeader,
     Watch,
 )
 
@@ -98,6 +101,9 @@ _OF_CONTROLLER: tuple[type[Command], ...] = (
     ElectLeader,
     ForgetBroker,
     LeaveCluster,
+    CancelReassignment,
+    StartReassignment,
+    TransferLeader,
     *ACCESS_COMMANDS,
 )
 
