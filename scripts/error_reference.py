@@ -58,7 +58,6 @@ _SECTIONS = {
         Code.NOT_ENOUGH_REPLICAS,
         Code.REPLICATION_FAILED,
         Code.NOT_CONTROLLER,
-        Code.REASSIGNMENT_NOT_FOUND,
         Code.NODE_NOT_FOUND,
         Code.NODE_ALIVE,
     ),

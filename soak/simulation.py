@@ -32,7 +32,6 @@ from goqueue.sim.cluster import (
     GroupRun,
     ObserverRun,
     QuorumRun,
-    ReassignmentRun,
     ReplicationRun,
     RotRun,
     ScheduleRun,
@@ -115,10 +114,6 @@ def _live_cluster_schedules(seed: int) -> None:
     ScheduleRun(seed, Trace()).live()
 
 
-def _live_reassignments(seed: int) -> None:
-    ReassignmentRun(seed, Trace()).live()
-
-
 def _live_observers(seed: int) -> None:
     ObserverRun(seed, Trace()).live()
 
@@ -151,7 +146,6 @@ WORLDS: dict[str, _Live] = {
     "failovers": _live_failovers,
     "groups": _live_groups,
     "observers": _live_observers,
-    "reassignments": _live_reassignments,
     "cluster-schedules": _live_cluster_schedules,
     "transactions": _live_transactions,
     "delays": _live_delays,
@@ -173,7 +167,6 @@ _SHARES = {
     "groups": 4,
     "transactions": 4,
     "observers": 4,
-    "reassignments": 4,
     "cluster-schedules": 4,
     "delays": 4,
     "rot": 8,

@@ -227,8 +227,6 @@ class Publisher:
         """In a cluster: refuse, before anything is appended, what this broker cannot commit."""
         for number in routed.parts:
             led = cluster.check_leads(topic.number, number, LogId(topic.name, number))
-            if led.is_handing_over:
-                raise Refused(Code.LEADER_UNAVAILABLE, partition=number)
             if command.acks is Acks.ALL and led.live_members < led.minimum:
                 raise Refused(
                     Code.NOT_ENOUGH_REPLICAS,

@@ -3,11 +3,10 @@
 `Quorum` is one broker's part in the election of the leader of the metadata log, `Voters` says who
 votes and what a majority is. `Bootstrap` leads from a list of addresses to the first election,
 `MetadataImage` is the sum of all committed changes, with the topics and partitions of
-`PartitionTable`, what of them moves in `ReassignmentTable`, and the keys, ACLs and tenants of
-`AccessTable`; placement, moves, elections of leaders and the rules of ISRs decide about partitions.
-`Liveness` says who was heard. `Handshake` and `PeerRegistry` decide which links between brokers
-open and count. The machines are pure: the broker persists ballots, sends messages, keeps the log
-and reports what happened.
+`PartitionTable` and the keys, ACLs and tenants of `AccessTable`; placement, elections of leaders
+and the rules of ISRs decide about partitions. `Liveness` says who was heard. `Handshake` and
+`PeerRegistry` decide which links between brokers open and count. The machines are pure: the broker
+persists ballots, sends messages, keeps the log and reports what happened.
 """
 
 from goqueue.cluster.access_table import AccessChange, AccessEntry, AccessStated, AccessTable
@@ -34,7 +33,6 @@ from goqueue.cluster.leader_election import (
     check_isr_change,
     choose_furthest,
     elect_leaders,
-    unbalanced_partitions,
 )
 from goqueue.cluster.liveness import Liveness, LivenessTimes, NodeStatus
 from goqueue.cluster.metadata import (
@@ -55,13 +53,6 @@ from goqueue.cluster.metadata import (
     RegisteredBroker,
     VotersChanged,
     voters_written,
-)
-from goqueue.cluster.partition_moves import (
-    MOVES_AT_ONCE,
-    MoveStep,
-    begin_moves,
-    decide_move,
-    wanted_leader,
 )
 from goqueue.cluster.partitions import (
     IsrChanged,
@@ -125,30 +116,13 @@ from goqueue.cluster.quorum import (
     VoteRequested,
     VotersWritten,
 )
-from goqueue.cluster.reassignments import (
-    MOVES_MAX,
-    RUNNING_MAX,
-    MoveEnd,
-    MoveState,
-    PartitionMove,
-    Reassignment,
-    ReassignmentCancelled,
-    ReassignmentChange,
-    ReassignmentEnded,
-    ReassignmentStarted,
-    ReassignmentTable,
-    ReplicaMovesBegun,
-)
 from goqueue.cluster.voters import VOTERS_MAX, Voter, Voters
 
 __all__ = [
     "BROKERS_MAX",
     "COORDINATORS",
     "FEATURE_LEVEL",
-    "MOVES_AT_ONCE",
-    "MOVES_MAX",
     "REPLICA_LAG_NS",
-    "RUNNING_MAX",
     "SILENCE_NS",
     "TERM_JUMP_MAX",
     "VOTERS_MAX",
@@ -198,15 +172,11 @@ __all__ = [
     "MetadataChange",
     "MetadataImage",
     "Misconfigured",
-    "MoveEnd",
-    "MoveState",
-    "MoveStep",
     "NodeStatus",
     "Offer",
     "OfferLeadership",
     "PartitionChange",
     "PartitionId",
-    "PartitionMove",
     "PartitionState",
     "PartitionTable",
     "PartitionsAssigned",
@@ -218,17 +188,10 @@ __all__ = [
     "Quorum",
     "QuorumEffect",
     "QuorumEvent",
-    "Reassignment",
-    "ReassignmentCancelled",
-    "ReassignmentChange",
-    "ReassignmentEnded",
-    "ReassignmentStarted",
-    "ReassignmentTable",
     "RefusalReason",
     "Refuse",
     "RegisteredBroker",
     "ReplicaAssignment",
-    "ReplicaMovesBegun",
     "ReplicasLost",
     "Role",
     "SendVoteReply",
@@ -250,18 +213,14 @@ __all__ = [
     "WaitForPeers",
     "Welcome",
     "assign_replicas",
-    "begin_moves",
     "check_isr_change",
     "choose_furthest",
     "committed_end",
-    "decide_move",
     "elect_leaders",
     "level_of",
     "raised_level",
     "stand_in",
-    "unbalanced_partitions",
     "understood_levels",
     "voters_written",
     "wanted_isr",
-    "wanted_leader",
 ]

@@ -1,9 +1,10 @@
 """The metadata of a cluster: the changes in its log, and the image that they add up to.
 
 Owns what all brokers agree on: the cluster id, the feature level, the registered brokers, the
-voters, topics with their partitions (`PartitionTable`), which of those move (`ReassignmentTable`),
-and keys, ACLs and tenants (`AccessTable`). Decides nothing: the controller proposes changes, the
-metadata log commits them, and every broker applies the same ones in the same order.
+voters, topics with their partitions (`PartitionTable`), and keys, ACLs and tenants (`AccessTable`).
+Decides nothing: the controller
+proposes changes, the metadata log commits them, and every broker applies the same ones in the same
+order.
 
 A version is the offset after a record of the metadata log, so versions rise over the whole life of
 a cluster. The version of its registration is the epoch of a broker: what an earlier run of it was
@@ -33,7 +34,6 @@ from goqueue.cluster.partitions import (
     StatedTopic,
     TopicStated,
 )
-from goqueue.cluster.reassignments import Reassignment, ReassignmentChange, ReassignmentTable
 from goqueue.cluster.voters import Voter, Voters
 from goqueue.security import AuditRecorded
 
@@ -185,8 +185,6 @@ class ImageStated(msgspec.Struct, frozen=True, kw_only=True, tag="image_stated")
     # How many keys, ACLs and tenants there are, which follow in pieces, and their sum.
     access_count: int = 0
     access_sum: int = 0
-    reassignments: tuple[Reassignment, ...] = ()
-    next_reassignment: int = 1
 
 
 MetadataChange = (
@@ -201,7 +199,6 @@ MetadataChange = (
     | ImageStated
     | ReplicasLost
     | PartitionChange
-    | ReassignmentChange
     | AccessStated
     | AccessChange
     | AuditRecorded
@@ -233,7 +230,6 @@ class MetadataImage:
         self._voters = Voters(())
         self._brokers: dict[str, RegisteredBroker] = {}
         self._table = PartitionTable()
-        self._reassignments = ReassignmentTable()
         self._access = AccessTable()
 
     @property
@@ -268,11 +264,6 @@ class MetadataImage:
     def table(self) -> PartitionTable:
         """The topics and partitions."""
         return self._table
-
-    @property
-    def reassignments(self) -> ReassignmentTable:
-        """What moves to other brokers, and what moved lately."""
-        return self._reassignments
 
     @property
     def access(self) -> AccessTable:
@@ -330,12 +321,7 @@ class MetadataImage:
 
     def _apply_to_tables(
         self,
-        change: PartitionChange
-        | ReassignmentChange
-        | AccessStated
-        | AccessChange
-        | AuditRecorded
-        | ClusterRecovered,
+        change: PartitionChange | AccessStated | AccessChange | AuditRecorded | ClusterRecovered,
         version: int,
     ) -> None:
         match change:
@@ -346,8 +332,6 @@ class MetadataImage:
                 pass
             case _ if isinstance(change, AccessChange):
                 self._access.apply(change)
-            case _ if isinstance(change, ReassignmentChange):
-                self._reassignments.apply(change, self._table, version)
             case _:
                 self._table.apply(change, version)
 
@@ -380,8 +364,6 @@ class MetadataImage:
         self._table.adopt(stated.topics)
         self._table.next_topic = stated.next_topic
         self._table.next_producer = stated.next_producer
-        self._reassignments.adopt(stated.reassignments)
-        self._reassignments.next_number = stated.next_reassignment
         if stated.access_count:
             self._access.begin_statement()
 
@@ -399,6 +381,4 @@ class MetadataImage:
             next_producer=self._table.next_producer,
             access_count=len(self._access),
             access_sum=self._access.sum,
-            reassignments=self._reassignments.stated(),
-            next_reassignment=self._reassignments.next_number,
         )

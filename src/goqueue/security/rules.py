@@ -49,7 +49,6 @@ from goqueue.model.requests import (
     AwaitReply,
     BeginTransaction,
     CancelDelayed,
-    CancelReassignment,
     CheckClusterHealth,
     CheckHealth,
     Command,
@@ -113,7 +112,6 @@ from goqueue.model.requests import (
     ListDelayed,
     ListGroups,
     ListKeys,
-    ListReassignments,
     ListSchedules,
     ListTenantGroups,
     ListTenants,
@@ -146,8 +144,6 @@ from goqueue.model.requests import (
     SecurityCommand,
     SendReply,
     SetTenantStatus,
-    StartReassignment,
-    TransferLeader,
     Watch,
 )
 
@@ -231,10 +227,6 @@ _ClusterCommand = (
     | LeaveCluster
     | ForgetBroker
     | ElectLeader
-    | TransferLeader
-    | StartReassignment
-    | CancelReassignment
-    | ListReassignments
 )
 
 
@@ -522,7 +514,6 @@ def _rule_of_cluster(kind: type[_ClusterCommand | SecurityCommand]) -> Rule:
             ListBackups,
             DescribeBackup,
             DescribeMetadata,
-            ListReassignments,
         ),
     ):
         return _CLUSTER_READ
@@ -556,9 +547,6 @@ def _rule_of_cluster(kind: type[_ClusterCommand | SecurityCommand]) -> Rule:
             LeaveCluster,
             ForgetBroker,
             ElectLeader,
-            TransferLeader,
-            StartReassignment,
-            CancelReassignment,
         ),
     ):
         return Rule(

@@ -11,7 +11,6 @@ from goqueue.sim.cluster import (
     GroupRun,
     ObserverRun,
     QuorumRun,
-    ReassignmentRun,
     ReplicationRun,
     ScheduleRun,
     TransactionRun,
@@ -52,10 +51,6 @@ def _live_replication(seed: int, trace: Trace, steps: int) -> None:
     ReplicationRun(seed, trace, steps).live()
 
 
-def _live_reassignments(seed: int, trace: Trace, steps: int) -> None:
-    ReassignmentRun(seed, trace, steps).live()
-
-
 def _live_observers(seed: int, trace: Trace, steps: int) -> None:
     ObserverRun(seed, trace, steps).live()
 
@@ -93,7 +88,6 @@ _WORLDS: dict[str, tuple[_Live, int]] = {
     "cluster": (_live_cluster, 60),
     "quorum": (_live_quorum, 40),
     "replication": (_live_replication, 30),
-    "reassignments": (_live_reassignments, 24),
     "groups": (_live_groups, 24),
     "observers": (_live_observers, 24),
     "cluster-schedules": (_live_cluster_schedules, 16),

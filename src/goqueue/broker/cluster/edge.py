@@ -68,7 +68,6 @@ from goqueue.model import (
 from goqueue.model.requests import (
     AlterTopic,
     CancelDelayed,
-    CancelReassignment,
     Command,
     CreateTopic,
     DeleteRecords,
@@ -85,8 +84,6 @@ from goqueue.model.requests import (
     Published,
     Read,
     Reply,
-    StartReassignment,
-    TransferLeader,
     Watch,
 )
 
@@ -101,9 +98,6 @@ _OF_CONTROLLER: tuple[type[Command], ...] = (
     ElectLeader,
     ForgetBroker,
     LeaveCluster,
-    CancelReassignment,
-    StartReassignment,
-    TransferLeader,
     *ACCESS_COMMANDS,
 )
 

@@ -31,7 +31,6 @@ from goqueue.model.requests import (
     Beat,
     BeginTransaction,
     CancelDelayed,
-    CancelReassignment,
     ClusterJoined,
     Command,
     CommitGroup,
@@ -106,7 +105,6 @@ from goqueue.model.requests import (
     Published,
     Quotas,
     Read,
-    ReassignmentDescription,
     Rebalances,
     Receive,
     Records,
@@ -135,7 +133,6 @@ from goqueue.model.requests import (
     SearchTraces,
     SendReply,
     SetTenantStatus,
-    StartReassignment,
     TenantDescription,
     TenantStatistics,
     TenantUsage,
@@ -149,7 +146,6 @@ from goqueue.model.requests import (
     TransactionList,
     TransactionPrepared,
     TransactionStatistics,
-    TransferLeader,
     Watch,
     Watched,
 )
@@ -248,9 +244,6 @@ COMMAND_KINDS: Final[dict[int, type[Command]]] = {
     12: FindDelayed,
     13: CancelDelayed,
     14: DescribeDelays,
-    15: StartReassignment,
-    16: CancelReassignment,
-    17: TransferLeader,
 }
 REPLY_KINDS: Final[dict[int, type[Reply]]] = {
     1: Done,
@@ -306,7 +299,6 @@ REPLY_KINDS: Final[dict[int, type[Reply]]] = {
     10: DelayedList,
     11: DelayedDescription,
     12: DelayStatistics,
-    13: ReassignmentDescription,
 }
 # Keys of their maps are partitions, which JSON cannot write. The others hold numbers of traces,
 # which are too large for MessagePack.

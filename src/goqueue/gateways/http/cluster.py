@@ -38,7 +38,6 @@ from goqueue.model.requests import (
     LeaveCluster,
     MetadataDescription,
     NodeHeard,
-    TransferLeader,
     VoteGiven,
 )
 
@@ -151,16 +150,12 @@ class ElectionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     unclean: Annotated[
         bool,
         Meta(
-            description="Whether a node may lead that is not in sync: what it lacks is lost. "
-            "Without it leadership passes to a node in sync, and nothing is lost."
+            description="Must be true: committed records that the node lacks are lost.",
+            extra_json_schema={"enum": [True]},
         ),
-    ] = False
+    ]
     node: Annotated[
-        str,
-        Meta(
-            description="A node with a copy; without it the preferred leader, "
-            "or with `unclean` the first that is alive."
-        ),
+        str, Meta(description="A node with a copy; without it the first that is alive.")
     ] = ""
 
 
@@ -343,11 +338,13 @@ async def _forget(call: Call) -> ForgottenNode:
 
 async def _elect(call: Call) -> ElectionOut:
     body = call.body(ElectionBody)
+    if not body.unclean:
+        reason = "the controller elects leaders that lose nothing by itself"
+        raise Refused(Code.REQUEST_INVALID, field="unclean", reason=reason)
     topic, partition = call[TOPIC], call[PARTITION]
-    kind = ElectLeader if body.unclean else TransferLeader
-    command = kind(topic=topic, partition=partition, node=body.node)
+    command = ElectLeader(topic=topic, partition=partition, node=body.node)
     elected = await call.ask(command, LeaderElected)
-    return ElectionOut(topic=topic, partition=partition, leader=elected.node, unclean=body.unclean)
+    return ElectionOut(topic=topic, partition=partition, leader=elected.node, unclean=True)
 
 
 async def _metadata(call: Call) -> ReportedMetadata:
@@ -473,7 +470,7 @@ CLUSTER_ROUTES = (
         method="POST",
         path="/admin/topics/{topic}/partitions/{partition}/elect",
         section=_SECTION,
-        summary="Let the preferred leader lead a partition; or a copy that lacks messages",
+        summary="Let a copy that is not in sync lead a partition; what it lacks is lost",
         run=_elect,
         parameters=(TOPIC, PARTITION),
         body=ElectionBody,
@@ -484,7 +481,6 @@ CLUSTER_ROUTES = (
             Code.PARTITION_NOT_FOUND,
             Code.NODE_NOT_FOUND,
             Code.NODE_ALIVE,
-            Code.LOG_BUSY,
             Code.LEADER_UNAVAILABLE,
             Code.NOT_CONTROLLER,
         ),
