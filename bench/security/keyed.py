@@ -33,14 +33,18 @@ def keyed(method: str, target: str, key: str = _ROOT, body: object = None) -> by
 class KeyedNode(NamedTuple):
     """A node with authentication on."""
 
-    port: int
-    # The process, where it is one of its own.
-    process: BrokerProcess | None = None
+    # Its process, or the port of a node of a cluster.
+    where: BrokerProcess | int
 
     @property
     def broker(self) -> BrokerProcess:
-        assert self.process is not None, "it is a node of a cluster"
-        return self.process
+        assert not isinstance(self.where, int), "it is a node of a cluster"
+        return self.where
+
+    @property
+    def port(self) -> int:
+        """Where it listens: elsewhere after a restart."""
+        return self.where if isinstance(self.where, int) else self.where.port
 
     async def open(self) -> Wire:
         return await Wire.open(self.port)
@@ -70,7 +74,7 @@ class KeyedNode(NamedTuple):
 def keyed_node(folder: str) -> Iterator[KeyedNode]:
     flags = ("--log-level", "warning", "--auth-enabled", "--api-root-key-file", _root_file(folder))
     with BrokerProcess(folder, flags=flags) as broker:
-        yield KeyedNode(broker.port, broker)
+        yield KeyedNode(broker)
 
 
 @contextlib.contextmanager
