@@ -2,7 +2,7 @@
 
 `make test` runs the seed that is remembered of each, and the first few where it has lost what it
 found: a search of up to half a minute, so the run names such faults at its end.
-`make test-exhaustive` searches all of them.
+`make test-exhaustive` searches all of them, and alone those in `RARE`.
 """
 
 from collections.abc import Callable
