@@ -40,18 +40,18 @@ NAME = "beat"
 class TickingCluster(CalmCluster):
     """Three brokers, a topic, and a schedule that ticks every second."""
 
-    def __init__(self) -> None:
+    def __init__(self, minimum: int = 2) -> None:
         super().__init__(3)
         now = self.run.time.now_ns
         clocks = [process.clock for process in self.run.processes]
         for clock in clocks:
             # A schedule is silent while the clock of its coordinator is behind.
             clock.jump(clocks[0].wall(now) - clock.wall(now))
-        self.create_topic()
+        self.create_topic(minimum)
         self.create()
 
-    def create_topic(self) -> None:
-        config = TopicConfig(replication_factor=3, min_insync_replicas=2)
+    def create_topic(self, minimum: int = 2) -> None:
+        config = TopicConfig(replication_factor=3, min_insync_replicas=minimum)
         created = self.try_to_ask(CreateTopic(name=TOPIC, partitions=1, config=config))
         assert not isinstance(created, Refused)
         self.run.advance(SECOND)
@@ -143,6 +143,26 @@ def test_a_schedule_is_run_by_hand_through_any_broker(
         assert isinstance(reply, ScheduleRan), reply
     runs = [each for each in cluster.headers() if TICK_HEADER not in each]
     assert len(runs) == 3
+
+
+def test_a_run_is_refused_before_it_is_appended_while_too_few_copies_live() -> None:
+    """It was appended, aborted and tried again for as long as a node was missing."""
+    cluster = TickingCluster(minimum=3)
+    cluster.ask(PauseSchedule(name=NAME), ScheduleDescription)
+    before = len(cluster.headers())
+    others = [each for each in cluster.run.machines[1:] if each is not cluster.coordinator]
+    missing = others[0].process
+    cluster.run.kill(missing, loses_power=False)
+    cluster.run.advance(8 * SECOND)
+
+    refused = cluster.try_to_ask(RunSchedule(name=NAME))
+    assert isinstance(refused, Refused)
+    assert refused.code is Code.NOT_ENOUGH_REPLICAS
+
+    missing.begin()
+    cluster.run.advance(8 * SECOND)
+    cluster.ask(RunSchedule(name=NAME), ScheduleRan)
+    assert len(cluster.headers()) == before + 1
 
 
 def test_schedules_are_listed_and_deleted(calm: Callable[[], TickingCluster]) -> None:

@@ -200,6 +200,25 @@ def test_nobody_cancels_without_the_copies() -> None:
     assert refused.code is Code.REPLICATION_FAILED
 
 
+def test_a_cancellation_is_refused_before_it_is_appended_while_too_few_copies_live() -> None:
+    cluster = QuietCluster(minimum=3)
+    leader = cluster.leader()
+    offset = cluster.delay(leader, 3600 * SECOND)
+    missing = cluster.others()[0].process
+    cluster.run.kill(missing, loses_power=False)
+    cluster.run.advance(6 * SECOND)
+    before = end_of(cluster, leader)
+
+    refused = cluster.ask(leader, cancel(offset))
+    assert isinstance(refused, Refused)
+    assert refused.code is Code.NOT_ENOUGH_REPLICAS
+    assert end_of(cluster, leader) == before
+
+    missing.begin()
+    cluster.run.advance(6 * SECOND)
+    assert cluster.ask(leader, cancel(offset)) == Done()
+
+
 def test_a_leader_that_may_be_deposed_does_not_say_that_there_is_no_such_message() -> None:
     cluster = QuietCluster()
     leader = cluster.leader()

@@ -45,6 +45,7 @@ __all__ = [
     "Publication",
     "Unconfirmed",
     "WaitingRead",
+    "check_copies",
     "free",
 ]
 
@@ -239,6 +240,17 @@ class LedPartition(Protocol):
     def is_confirmed(self, now: Instant) -> bool: ...
 
     def appended(self, first: Offset, following: Offset, data: Buffer, now: Instant) -> None: ...
+
+
+def check_copies(led: LedPartition, partition: int) -> None:
+    """Refuse, before anything is appended, what too few live copies would confirm."""
+    if led.live_members < led.minimum:
+        raise Refused(
+            Code.NOT_ENOUGH_REPLICAS,
+            partition=partition,
+            replicas=led.live_members,
+            expected=led.minimum,
+        )
 
 
 class ClusterGate(Protocol):

@@ -20,6 +20,7 @@ from goqueue.broker.partitions import (
     Partition,
     Publication,
     Unconfirmed,
+    check_copies,
 )
 from goqueue.broker.schema_validation import SchemaValidation, Violations
 from goqueue.broker.state import NodeState
@@ -227,13 +228,8 @@ class Publisher:
         """In a cluster: refuse, before anything is appended, what this broker cannot commit."""
         for number in routed.parts:
             led = cluster.check_leads(topic.number, number, LogId(topic.name, number))
-            if command.acks is Acks.ALL and led.live_members < led.minimum:
-                raise Refused(
-                    Code.NOT_ENOUGH_REPLICAS,
-                    partition=number,
-                    replicas=led.live_members,
-                    expected=led.minimum,
-                )
+            if command.acks is Acks.ALL:
+                check_copies(led, number)
 
     def _append_in_turns(self, appending: _Routed, now: Now) -> Steps:
         topic = appending.topic.number

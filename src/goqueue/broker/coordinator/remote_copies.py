@@ -30,7 +30,14 @@ from goqueue.broker.cluster import COORDINATOR_LOG
 from goqueue.broker.cluster.routes import Routes
 from goqueue.broker.journal_changes import MoveBegun
 from goqueue.broker.outbox import CopiesAnnounced
-from goqueue.broker.partitions import ForMarker, ForMove, ForTick, Partition, Publication
+from goqueue.broker.partitions import (
+    ForMarker,
+    ForMove,
+    ForTick,
+    Partition,
+    Publication,
+    check_copies,
+)
 from goqueue.broker.state import NodeState
 from goqueue.log import BatchMark, Marker
 from goqueue.model import Code, LogId, Now, Offset, Refused, RequestId, TransactionKey
@@ -166,6 +173,9 @@ class CopyServer:
         partition = self._partition(command)
         if command.move in self._ended.get(partition.log_id, ()):
             raise Refused(Code.EPOCH_STALE, reason="the move has ended")
+        if partition.leader is not None:
+            # Else a copy is appended, and aborted, every few seconds while nodes are missing.
+            check_copies(partition.leader, command.partition)
         key = TransactionKey.of_move(command.move)
         mark = BatchMark(
             producer=key.producer,

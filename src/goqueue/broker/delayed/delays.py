@@ -31,7 +31,7 @@ from goqueue.broker.delayed.due_batches import (
     Published,
 )
 from goqueue.broker.disk_reads import CancelledFetch, DueFetch
-from goqueue.broker.partitions import Partition
+from goqueue.broker.partitions import Partition, check_copies
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForDelays, Steps
 from goqueue.delivery import WHEEL_REACH_NS, Delayed, Delays
@@ -388,6 +388,8 @@ class DelayedMessages:
     def _cancel_pending(
         self, request: RequestId, partition: Partition, delays: Delays, offset: Offset, now: Now
     ) -> None:
+        if partition.leader is not None:
+            check_copies(partition.leader, partition.log_id.partition)
         if delays.leave(offset):
             try:
                 appended = self._state.append(partition, build([cancellation(offset)]), now)
