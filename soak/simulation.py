@@ -35,6 +35,7 @@ from goqueue.sim.cluster import (
     ReplicationRun,
     RotRun,
     ScheduleRun,
+    SchemaRun,
     TransactionRun,
 )
 from tests.simulation.tight import tighten
@@ -102,6 +103,10 @@ def _live_replication(seed: int) -> None:
     ReplicationRun(seed, Trace()).live()
 
 
+def _live_cluster_schemas(seed: int) -> None:
+    SchemaRun(seed, Trace()).live()
+
+
 def _live_transactions(seed: int) -> None:
     TransactionRun(seed, Trace()).live()
 
@@ -147,6 +152,7 @@ WORLDS: dict[str, _Live] = {
     "groups": _live_groups,
     "observers": _live_observers,
     "cluster-schedules": _live_cluster_schedules,
+    "cluster-schemas": _live_cluster_schemas,
     "transactions": _live_transactions,
     "delays": _live_delays,
     "rot": _live_rot,
@@ -168,6 +174,7 @@ _SHARES = {
     "transactions": 4,
     "observers": 4,
     "cluster-schedules": 4,
+    "cluster-schemas": 4,
     "delays": 4,
     "rot": 8,
 }

@@ -25,11 +25,13 @@ from goqueue.sim.cluster import (
     ReplicationRun,
     RotRun,
     ScheduleRun,
+    SchemaRun,
     StoreRun,
     TransactionRun,
 )
 from tests.simulation.planted import PLANTED
 from tests.simulation.planted_in_cluster_schedules import PLANTED_IN_CLUSTER_SCHEDULES
+from tests.simulation.planted_in_cluster_schemas import PLANTED_IN_CLUSTER_SCHEMAS
 from tests.simulation.planted_in_cluster_transactions import PLANTED_IN_CLUSTER_TRANSACTIONS
 from tests.simulation.planted_in_cooperation import PLANTED_IN_COOPERATION
 from tests.simulation.planted_in_delays import PLANTED_IN_DELAYS, PLANTED_IN_LANES
@@ -150,6 +152,10 @@ def _live_cluster_schedules(seed: int) -> None:
     ScheduleRun(seed, Trace()).live()
 
 
+def _live_cluster_schemas(seed: int) -> None:
+    SchemaRun(seed, Trace()).live()
+
+
 def _live_delayed(seed: int) -> None:
     DelayRun(seed, Trace()).live()
 
@@ -195,6 +201,7 @@ FAULTS = (
     *(Fault(plant, _live_groups) for plant in PLANTED_IN_GROUPS),
     *(Fault(plant, _live_observers) for plant in PLANTED_IN_OBSERVERS),
     *(Fault(plant, _live_cluster_schedules) for plant in PLANTED_IN_CLUSTER_SCHEDULES),
+    *(Fault(plant, _live_cluster_schemas) for plant in PLANTED_IN_CLUSTER_SCHEMAS),
     *(Fault(plant, _live_cluster_transactions) for plant in PLANTED_IN_CLUSTER_TRANSACTIONS),
     *(Fault(plant, _live_cooperation) for plant in PLANTED_IN_COOPERATION),
     *(Fault(plant, _live_schemas) for plant in PLANTED_IN_SCHEMAS),

@@ -2,9 +2,9 @@
 
 Messages stay where they are: a log of a single node is one without leader epochs, which the first
 leader continues with the record of its own. All else is told anew, once: the first record of the
-metadata log states an image with all topics, of which this node alone is in sync; keys, ACLs and
-tenants follow in pieces; groups, offsets, decisions and schedules become the journal of the
-coordinator.
+metadata log states an image with all topics, of which this node alone is in sync; keys, ACLs,
+tenants and schemas follow in pieces; groups, offsets, decisions and schedules become the journal of
+the coordinator.
 
 Numbers stay, of topics, groups, moves and schedules, since records and positions name them. A
 producer with a transactional id gets its number in the range of the cluster (`TRANSACTIONAL_FROM`);
@@ -36,6 +36,7 @@ from goqueue.cluster import (
     ImageStated,
     PartitionId,
     PartitionState,
+    SchemaTable,
     StatedTopic,
     TopicStated,
     Voter,
@@ -43,6 +44,7 @@ from goqueue.cluster import (
 )
 from goqueue.model import LogId, Message, Offset, Timestamp
 from goqueue.model.requests import TenantStatus
+from goqueue.schemas import CLUSTER_LIMITS, SchemaChange
 from goqueue.transactions import Begun, ParticipantsAdded, Prepared, ProducerStated, ProgressAdded
 
 __all__ = ["Conversion", "ConvertedLog", "ConvertedNode"]
@@ -124,12 +126,7 @@ class Conversion:
                 f"{open_count} transactions are open: start the node alone, commit or abort them "
                 "(goqueue txn list), and stop it"
             )
-        subjects = state.schemas.subjects
-        if subjects:
-            found.append(
-                f"the schema registry holds {_named(subjects)}, and a cluster of this version "
-                "serves no schemas"
-            )
+        found += self._schema_obstacles()
         arriving = [topic.name for topic in state.catalog.all if topic.stated.is_arriving]
         if arriving or state.pending_restore is not None:
             found.append("a restore is under way: let it end, or cancel it")
@@ -151,6 +148,18 @@ class Conversion:
         if failed:
             found.append(f"the disk failed to store records of {_named(failed)}")
         return found
+
+    def _schema_obstacles(self) -> Iterator[str]:
+        schemas, limits = self._state.schemas, CLUSTER_LIMITS
+        for what, used, limit in (
+            ("bytes", schemas.text_bytes, limits.bytes_max),
+            ("versions and levels", schemas.entry_count, limits.entries_max),
+        ):
+            if used > limit:
+                yield (
+                    f"the schema registry holds {used} {what}, and that of a cluster at most "
+                    f"{limit}: delete subjects that nobody needs"
+                )
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -184,7 +193,11 @@ class Conversion:
     def _own_changes(self) -> Iterator[Sequence[TopicChange]]:
         """What stays this node's own: its runs, the usage of tenants, how far its audit log is."""
         for changes in self._journaled_state.state_topics():
-            kept = [each for each in changes if not isinstance(each, TopicStated | AccessEntry)]
+            kept = [
+                each
+                for each in changes
+                if not isinstance(each, TopicStated | AccessEntry | SchemaChange)
+            ]
             if kept:
                 yield kept
 
@@ -199,6 +212,10 @@ class Conversion:
             for change in changes:
                 if isinstance(change, AccessEntry):
                     access.apply(change)
+        schemas = SchemaTable()
+        for stated_schemas in state.schemas.changes():
+            for schema_change in stated_schemas:
+                schemas.apply(schema_change)
         topics = [self._stated(node, topic.stated) for topic in state.catalog.all]
         stated = ImageStated(
             version=0,
@@ -212,8 +229,9 @@ class Conversion:
             next_producer=state.transactions.producers.next_id,
             access_count=len(access),
             access_sum=access.sum,
+            schema_sum=schemas.stated_sum,
         )
-        pieces = list(access.state_pieces())
+        pieces = [*access.state_pieces(), *schemas.state_pieces()]
         yield Message(value=msgspec.json.encode([stated, *pieces[:1]]))
         for piece in pieces[1:]:
             yield Message(value=msgspec.json.encode([piece]))

@@ -18,6 +18,7 @@ from goqueue.broker.audit import AUDIT_LOG, NO_FACTS, AuditConfig
 from goqueue.broker.caller_waits import CallerWaits
 from goqueue.broker.cluster import ClusterConfig, ClusterMember, ClusterReports
 from goqueue.broker.cluster.cluster_metrics import cluster_families
+from goqueue.broker.cluster.cluster_schemas import ClusterSchemas
 from goqueue.broker.cluster.cluster_transactions import ClusterTransactions
 from goqueue.broker.cluster.edge import ClusterEdge
 from goqueue.broker.cluster.node_answers import NodeQuestions
@@ -190,6 +191,7 @@ class Node:
         publisher, check = self._components.publisher, self._caller_waits.check
         transactions = ClusterTransactions(self._state, publisher, check)
         turns = MemberTurns(member, coordinators, transactions, self._partition_events, self._ask)
+        schemas = ClusterSchemas(member, self._components.schemas)
         edge = ClusterEdge(
             self._state,
             member,
@@ -202,10 +204,10 @@ class Node:
         )
         turns.connect(edge)
         self._edge, self._turns = edge, turns
-        parts = MemberParts(member, coordinators, CopyServer(self._state, edge.routes))
+        parts = MemberParts(member, coordinators, CopyServer(self._state, edge.routes), schemas)
         limit_to_members(self._handlers, self._components, self._state, parts)
         questions = NodeQuestions(self._state, edge, self._components.replies)
-        handlers = questions.around(edge.around(self._here), self._here)
+        handlers = questions.around(edge.around(self._here, schemas), self._here)
         self._handlers = transactions.around(handlers, self._here)
 
     def start(self) -> list[NodeEffect]:
@@ -331,6 +333,8 @@ class Node:
                 self._components.node_start.opened(event, now)
             case SchemaChecked() | SchemaCompiled():
                 self._components.validation.handle(event, now)
+                if self.coordinators is not None and isinstance(event, SchemaCompiled):
+                    self.coordinators.compiled(event, now)
             case StoreEvent():
                 assert self.cluster is not None, "only a node of a cluster has a store"
                 self.cluster.handle_store(event, now)

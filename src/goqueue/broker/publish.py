@@ -7,6 +7,7 @@ A batch for more than 250 partitions is appended over several turns; it is answe
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import NoReturn
 
 import msgspec
@@ -39,7 +40,7 @@ from goqueue.model import (
     Refused,
     RequestId,
 )
-from goqueue.model.requests import Acks, Publish, Published
+from goqueue.model.requests import Acks, Publish, Published, TopicConfig
 from goqueue.records import Routed, Unroutable, attach_traceparent, find_delayed, route, walk
 from goqueue.transactions import Admission
 
@@ -59,6 +60,8 @@ REFUSALS: dict[int, Code] = {
     Unroutable.RESERVED: Code.MESSAGE_INVALID,
     Unroutable.HEADERS: Code.MESSAGE_INVALID,
 }
+
+PublishFn = Callable[[RequestId, Publish, Now], None]
 
 
 class _Routed(msgspec.Struct, frozen=True):
@@ -94,26 +97,24 @@ class Publisher:
             reason = "must be `leader` or `all` for a producer with an id"
             raise Refused(Code.REQUEST_INVALID, field="acks", reason=reason)
         topic = self._state.catalog.find_for_writing(command.topic)
-        if topic.config.schema_validation and command.batch:
+        if self.needs_validation(command, topic.config):
             if command.producer is not None:
                 self._state.require_producer(command.producer.producer_id)
-            self._validation.submit(request, command, self._publish_validated, now)
+            self.validate(request, command, self.publish, now)
         else:
             self._begin(request, command, topic, now)
 
-    def _publish_validated(
-        self, request: RequestId, command: Publish, violations: Violations, now: Now
-    ) -> None:
-        """It is known which values conform: go on with them."""
-        topic = self._state.catalog.find_for_writing(command.topic)
-        if violations:
-            has_sequence = command.producer is not None and command.producer.sequence is not None
-            if command.is_whole or has_sequence:
-                index = min(violations)
-                found = violations[index]
-                raise Refused(found.code, index=index, path=found.path, reason=found.reason)
-            command = msgspec.structs.replace(command, violations=dict(violations))
-        self._begin(request, command, topic, now)
+    def needs_validation(self, command: Publish, config: TopicConfig) -> bool:
+        """Whether it is to be found out which values of a batch conform."""
+        return config.schema_validation and bool(command.batch) and not command.is_validated
+
+    def validate(self, request: RequestId, command: Publish, then: PublishFn, now: Now) -> None:
+        """Find out which values conform, now or in a later turn; then go on with them."""
+
+        def go_on(request: RequestId, command: Publish, found: Violations, now: Now) -> None:
+            then(request, _validated(command, found), now)
+
+        self._validation.submit(request, command, go_on, now)
 
     def _begin(self, request: RequestId, command: Publish, topic: Topic, now: Now) -> None:
         self._quotas.check_publish(topic.name, len(command.batch), command.dues, now)
@@ -402,6 +403,17 @@ class Publisher:
             request, command, admission, topic.number, stated.has_delays, stated.has_producers
         )
         self._state.metadata.propose(changes, [announced])
+
+
+def _validated(command: Publish, violations: Violations) -> Publish:
+    """The same with what is known of its values; refuses what must be taken whole."""
+    if violations:
+        has_sequence = command.producer is not None and command.producer.sequence is not None
+        if command.is_whole or has_sequence:
+            index = min(violations)
+            found = violations[index]
+            raise Refused(found.code, index=index, path=found.path, reason=found.reason)
+    return msgspec.structs.replace(command, violations=dict(violations), is_validated=True)
 
 
 def _without_violations(command: Publish) -> Publish:

@@ -104,8 +104,8 @@ class Survivor:
             return "its metadata log is empty: recover on another node, and let this one follow"
         if self._image.feature_level > FEATURE_LEVEL:
             return "its cluster is of a newer version: install that first"
-        if not self._image.access.is_whole:
-            return "its metadata log lacks keys or ACLs: recover on another node"
+        if not self._image.is_whole:
+            return "its metadata log lacks keys, ACLs or schemas: recover on another node"
         if self.me is None:
             return "its cluster does not know it: recover on another node"
         if self._voters.all() == (self.me,):
@@ -162,7 +162,7 @@ class Survivor:
             next_topic=image.next_topic + _JUMP,
             next_producer=image.next_producer + _JUMP,
         )
-        pieces = list(self._image.access.state_pieces())
+        pieces = list(self._image.state_pieces())
         lost = tuple(each for each in self._voters.all() if each != me)
         recovered = ClusterRecovered(previous=previous, by=me.broker, lost=lost, at=at)
         metadata = [

@@ -5,24 +5,26 @@ needs it hands out a `CheckSchema` and goes on with `SchemaChecked`. Changes of 
 whatever needs a check, are carried out one after the other in the order of their commands: nothing
 that a check rests on changes before its verdict is used. Whatever only reads is answered at once.
 
+In a cluster schemas are metadata: what is decided here, on the controller, goes to the metadata log
+(`SchemaController`), and every node follows that.
+
 Crash points: before the change is journaled there is nothing, and the client asks again; after it,
 the same request gets the same id, since equal content is found. The content and its version are one
 record.
 
-Invariant: at most one check is out, and its verdict is for the command that is `_active`.
-Cost: at most `_QUEUE_MAX` commands wait; one unit of a turn for each few items of a list.
+Cost: one unit of a turn for each few items of a list.
 """
 
-from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from typing import Protocol
 
 import msgspec
 
+from goqueue.broker.schema_queue import SchemaQueue
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Steps
 from goqueue.model import (
     CheckCompatibility,
-    CheckSchema,
     Code,
     Compatibility,
     CompatibilityChecked,
@@ -69,30 +71,41 @@ from goqueue.schemas import (
     SchemaVersionStated,
     content_digest,
 )
-from goqueue.security import FieldChange, NameFilter
+from goqueue.security import Admitted, FieldChange, NameFilter
 
-__all__ = ["Schemas", "topic_of"]
+__all__ = ["SchemaController", "SchemaDecision", "Schemas", "topic_of"]
 
-_QUEUE_MAX = 1000
 _REFERENCES_MAX = 100
 _SOURCE_BYTES_MAX = 2 * 1024 * 1024
 # All that one check compares with, in bytes of text: what a job may keep in memory, and parse.
 _AGAINST_BYTES_MAX = 16 * 1024 * 1024
 _ITEMS_PER_UNIT = 10
 
-_Verdict = Callable[[SchemaChecked], None]
 
+class SchemaDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command changes, what the audit log says of it, and the answer once it is applied.
 
-class _Work(msgspec.Struct):
-    """A command that waits for its turn, or for its verdict.
-
-    `begin` carries it out, or returns what is to be checked first; `finish` goes on after that.
+    Decided on this `revision` of the registry. `ended` is called when it is applied, or when
+    nothing came of it.
     """
 
     request: RequestId
-    begin: Callable[[], SchemaJob | None]
-    finish: _Verdict | None = None
-    is_cancelled: bool = False
+    admitted: Admitted | None
+    revision: int
+    changes: Sequence[SchemaChange]
+    told: Sequence[FieldChange]
+    reply: Callable[[], Reply]
+    ended: Callable[[], None]
+
+
+class SchemaController(Protocol):
+    """Who carries decisions out where schemas are metadata of a cluster."""
+
+    def propose(self, decision: SchemaDecision, /) -> None:
+        """Have a decision committed, and its request answered; raises Refused."""
+
+    def answer(self, request: RequestId, reply: Reply, /) -> None:
+        """Answer with what is there, once every node knows it."""
 
 
 def topic_of(subject: str) -> str:
@@ -109,22 +122,18 @@ class Schemas:
     def __init__(self, state: NodeState) -> None:
         self._state = state
         self._registry = state.schemas
-        self._queue: deque[_Work] = deque()
-        self._active: _Work | None = None
-        self._token = 0
+        self._queue = SchemaQueue(state)
+        self.checked = self._queue.checked
+        # A single node has none: it carries out what it decides.
+        self.controller: SchemaController | None = None
 
     # Checked first
 
     def register(self, request: RequestId, command: RegisterSchema, _: Now) -> None:
         subject, schema = command.subject, command.schema
-        self._require_writable(subject)
-        self._check_size(schema)
-        if not self._queue and self._active is None:
-            known = self._registry.find_text(subject, schema)
-            if known is not None:
-                self._state.audit.cancel(request)
-                self._answer(request, self._registry.describe(known))
-                return
+        self._require_registrable(command)
+        if self._queue.is_idle and self._find_known(request, command):
+            return
 
         def begin() -> SchemaJob:
             self._state.metadata.check_room()
@@ -137,8 +146,7 @@ class Schemas:
             id_ = self._registry.id_of(digest)
             known = self._registry.find(subject, id_, shows_deleted=False)
             if known is not None:
-                self._state.audit.cancel(request)
-                self._answer(request, self._registry.describe(known))
+                self._answer_known(request, known)
                 return
             if checked.messages:
                 raise Refused(
@@ -163,7 +171,31 @@ class Schemas:
             ]
             self._change(request, changes, told, lambda: self._registry.describe(place))
 
-        self._submit(_Work(request, begin, finish))
+        self._queue.submit(request, begin, finish)
+
+    def answer_known(self, request: RequestId, command: RegisterSchema) -> bool:
+        """Answer a registration of what is there in just these words; False: it is not."""
+        self._require_registrable(command)
+        return self._find_known(request, command)
+
+    def _require_registrable(self, command: RegisterSchema) -> None:
+        self._require_writable(command.subject)
+        self._check_size(command.schema)
+
+    def _find_known(self, request: RequestId, command: RegisterSchema) -> bool:
+        known = self._registry.find_text(command.subject, command.schema)
+        if known is not None:
+            self._answer_known(request, known)
+        return known is not None
+
+    def _answer_known(self, request: RequestId, place: SchemaPlace) -> None:
+        """A registration changes nothing."""
+        self._state.audit.cancel(request)
+        reply = self._registry.describe(place)
+        if self.controller is None:
+            self._answer(request, reply)
+        else:
+            self.controller.answer(request, reply)
 
     def find(self, request: RequestId, command: FindSchema, _: Now) -> None:
         subject, schema = command.subject, command.schema
@@ -186,7 +218,7 @@ class Schemas:
                 raise Refused(Code.SCHEMA_NOT_FOUND, subject=subject)
             self._answer(request, self._registry.describe(known))
 
-        self._submit(_Work(request, begin, finish))
+        self._queue.submit(request, begin, finish)
 
     def check(self, request: RequestId, command: CheckCompatibility, _: Now) -> None:
         subject, schema = command.subject, command.schema
@@ -207,7 +239,7 @@ class Schemas:
             _digest(schema, checked)
             self._answer(request, CompatibilityChecked(messages=checked.messages))
 
-        self._submit(_Work(request, begin, finish))
+        self._queue.submit(request, begin, finish)
 
     def _versions_for(self, subject: str, level: Level) -> list[SchemaPlace]:
         """The versions that a new one is compared with, the newest first."""
@@ -292,60 +324,10 @@ class Schemas:
         if len(schema.references) > _REFERENCES_MAX:
             raise _invalid(f"refers to more than {_REFERENCES_MAX} schemas")
 
-    # One after the other
-
-    def _submit(self, work: _Work) -> None:
-        if len(self._queue) >= _QUEUE_MAX:
-            raise Refused(Code.BROKER_UNAVAILABLE, reason="too many schemas wait to be checked")
-        self._queue.append(work)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        while self._queue and self._active is None:
-            work = self._queue.popleft()
-            self._state.budget.spend()
-            try:
-                job = work.begin()
-            except Refused as refused:
-                self._refuse(work, refused)
-                continue
-            if job is not None:
-                self._active = work
-                self._token += 1
-                self._state.outbox.append(CheckSchema(token=self._token, job=job))
-
-    def checked(self, event: SchemaChecked) -> None:
-        """A check is done: go on with its command, and with the next."""
-        work, self._active = self._active, None
-        assert work is not None, "a verdict that nobody waits for"
-        assert event.token == self._token, "the verdict of another check"
-        if not work.is_cancelled:
-            assert work.finish is not None
-            try:
-                work.finish(event)
-            except Refused as refused:
-                self._refuse(work, refused)
-        self._go_on()
-
     def cancel(self, request: RequestId, *, is_gone: bool) -> bool:
         """Nobody waits any more: whether something was still to be done."""
         del is_gone
-        if self._active is not None and self._active.request == request:
-            if self._active.is_cancelled:
-                return False
-            self._active.is_cancelled = True
-            self._state.audit.cancel(request)
-            return True
-        for work in self._queue:
-            if work.request == request:
-                self._queue.remove(work)
-                self._state.audit.cancel(request)
-                return True
-        return False
-
-    def _refuse(self, work: _Work, refused: Refused) -> None:
-        self._state.audit.cancel(work.request)
-        self._state.refuse(work.request, refused)
+        return self._queue.cancel(request)
 
     # Changes that need no check
 
@@ -358,7 +340,7 @@ class Schemas:
             )
             self._delete(request, changes, is_permanent=command.is_permanent)
 
-        self._submit(_Work(request, begin))
+        self._queue.submit(request, begin)
 
     def delete(self, request: RequestId, command: DeleteSchema, _: Now) -> None:
         self._require_writable(command.subject)
@@ -369,7 +351,7 @@ class Schemas:
             )
             self._delete(request, changes, is_permanent=command.is_permanent)
 
-        self._submit(_Work(request, begin))
+        self._queue.submit(request, begin)
 
     def _delete(
         self, request: RequestId, changes: Sequence[SchemaChange], *, is_permanent: bool
@@ -413,11 +395,13 @@ class Schemas:
             if reply is None:
                 raise _no_level(subject)
             self._state.metadata.check_room()
+            if level is not None:
+                self._registry.check_level(subject)
             told = [FieldChange("level", old=before and before.value, new=level and level.value)]
             change = SchemaLevelStated(subject=subject, level=level)
             self._change(request, [change], told, lambda: Compatibility(level=reply))
 
-        self._submit(_Work(request, begin))
+        self._queue.submit(request, begin)
 
     def _change(
         self,
@@ -427,6 +411,21 @@ class Schemas:
         reply: Callable[[], Reply],
     ) -> None:
         """Apply changes, journal them with their record, and answer when all is durable."""
+        if self.controller is not None:
+            work = self._queue.at_hand
+            self.controller.propose(
+                SchemaDecision(
+                    request=request,
+                    admitted=work.admitted,
+                    revision=work.revision,
+                    changes=changes,
+                    told=told,
+                    reply=reply,
+                    ended=self._queue.release,
+                )
+            )
+            work.is_decided = True
+            return
         self._state.metadata.propose(changes)
         self._state.metadata.answer(request, reply())
         self._state.audit.record(request, self._state.journals.of_topics, told)

@@ -3,10 +3,11 @@
 `Quorum` is one broker's part in the election of the leader of the metadata log, `Voters` says who
 votes and what a majority is. `Bootstrap` leads from a list of addresses to the first election,
 `MetadataImage` is the sum of all committed changes, with the topics and partitions of
-`PartitionTable` and the keys, ACLs and tenants of `AccessTable`; placement, elections of leaders
-and the rules of ISRs decide about partitions. `Liveness` says who was heard. `Handshake` and
-`PeerRegistry` decide which links between brokers open and count. The machines are pure: the broker
-persists ballots, sends messages, keeps the log and reports what happened.
+`PartitionTable`, the keys, ACLs and tenants of `AccessTable` and the schemas of `SchemaTable`;
+placement, elections of leaders and the rules of ISRs decide about partitions. `Liveness` says who
+was heard. `Handshake` and `PeerRegistry` decide which links between brokers open and count. The
+machines are pure: the broker persists ballots, sends messages, keeps the log and reports what
+happened.
 """
 
 from goqueue.cluster.access_table import AccessChange, AccessEntry, AccessStated, AccessTable
@@ -51,6 +52,7 @@ from goqueue.cluster.metadata import (
     MetadataChange,
     MetadataImage,
     RegisteredBroker,
+    StatedPiece,
     VotersChanged,
     voters_written,
 )
@@ -116,6 +118,7 @@ from goqueue.cluster.quorum import (
     VoteRequested,
     VotersWritten,
 )
+from goqueue.cluster.schema_table import SchemasStated, SchemaTable
 from goqueue.cluster.voters import VOTERS_MAX, Voter, Voters
 
 __all__ = [
@@ -194,8 +197,11 @@ __all__ = [
     "ReplicaAssignment",
     "ReplicasLost",
     "Role",
+    "SchemaTable",
+    "SchemasStated",
     "SendVoteReply",
     "SendVoteRequest",
+    "StatedPiece",
     "StatedTopic",
     "StepDown",
     "TermHeard",

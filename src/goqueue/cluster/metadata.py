@@ -1,7 +1,8 @@
 """The metadata of a cluster: the changes in its log, and the image that they add up to.
 
 Owns what all brokers agree on: the cluster id, the feature level, the registered brokers, the
-voters, topics with their partitions (`PartitionTable`), and keys, ACLs and tenants (`AccessTable`).
+voters, topics with their partitions (`PartitionTable`), keys, ACLs and tenants (`AccessTable`), and
+schemas (`SchemaTable`).
 Decides nothing: the controller
 proposes changes, the metadata log commits them, and every broker applies the same ones in the same
 order.
@@ -13,15 +14,16 @@ told is below.
 Invariants
 - The image is a function of the changes and their versions. `apply` takes no clock, never fails,
   and ignores a change that names a broker, or an epoch of one, that is gone.
-- `ImageStated` says all that the changes before it say, but keys, ACLs and tenants: those follow in
-  pieces (`AccessStated`). A log may begin with it once the last piece is committed.
+- `ImageStated` says all that the changes before it say, but keys, ACLs, tenants and schemas: those
+  follow in pieces (`AccessStated`, then `SchemasStated`). A log may begin with it once the last
+  piece is committed.
 
 Cost: a change touches the entries that it names; an image is stated in one record, one entry for
 each broker and each partition (about 70 bytes: 10,000 partitions are less than 1 MB).
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -34,7 +36,9 @@ from goqueue.cluster.partitions import (
     StatedTopic,
     TopicStated,
 )
+from goqueue.cluster.schema_table import SchemasStated, SchemaTable
 from goqueue.cluster.voters import Voter, Voters
+from goqueue.schemas import SchemaChange
 from goqueue.security import AuditRecorded
 
 __all__ = [
@@ -53,6 +57,7 @@ __all__ = [
     "MetadataChange",
     "MetadataImage",
     "RegisteredBroker",
+    "StatedPiece",
     "VotersChanged",
     "voters_written",
 ]
@@ -185,7 +190,12 @@ class ImageStated(msgspec.Struct, frozen=True, kw_only=True, tag="image_stated")
     # How many keys, ACLs and tenants there are, which follow in pieces, and their sum.
     access_count: int = 0
     access_sum: int = 0
+    # The sum of the schemas, whose pieces come after those; unset: there are none.
+    schema_sum: int | msgspec.UnsetType = msgspec.UNSET
 
+
+# What states a part of an image that is too large for one record.
+StatedPiece = AccessStated | SchemasStated
 
 MetadataChange = (
     ClusterCreated
@@ -199,8 +209,9 @@ MetadataChange = (
     | ImageStated
     | ReplicasLost
     | PartitionChange
-    | AccessStated
+    | StatedPiece
     | AccessChange
+    | SchemaChange
     | AuditRecorded
 )
 
@@ -231,6 +242,7 @@ class MetadataImage:
         self._brokers: dict[str, RegisteredBroker] = {}
         self._table = PartitionTable()
         self._access = AccessTable()
+        self._schemas = SchemaTable()
 
     @property
     def version(self) -> int:
@@ -269,6 +281,16 @@ class MetadataImage:
     def access(self) -> AccessTable:
         """The keys, ACLs and tenants."""
         return self._access
+
+    @property
+    def schemas(self) -> SchemaTable:
+        """The schemas."""
+        return self._schemas
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the statement that the log begins with was taken in."""
+        return self._access.is_whole and self._schemas.is_whole
 
     def topic(self, name: str) -> TopicStated | None:
         """The topic of this name."""
@@ -321,17 +343,26 @@ class MetadataImage:
 
     def _apply_to_tables(
         self,
-        change: PartitionChange | AccessStated | AccessChange | AuditRecorded | ClusterRecovered,
+        change: PartitionChange
+        | StatedPiece
+        | AccessChange
+        | SchemaChange
+        | AuditRecorded
+        | ClusterRecovered,
         version: int,
     ) -> None:
         match change:
             case AccessStated():
                 self._access.take_piece(change)
+            case SchemasStated():
+                self._schemas.take_piece(change, version)
             case AuditRecorded() | ClusterRecovered():
                 # They say who did what: what follows from it is in other changes.
                 pass
             case _ if isinstance(change, AccessChange):
                 self._access.apply(change)
+            case _ if isinstance(change, SchemaChange):
+                self._schemas.apply(change, version)
             case _:
                 self._table.apply(change, version)
 
@@ -366,6 +397,8 @@ class MetadataImage:
         self._table.next_producer = stated.next_producer
         if stated.access_count:
             self._access.begin_statement()
+        if stated.schema_sum is not msgspec.UNSET:
+            self._schemas.begin_statement()
 
     def stated(self) -> ImageStated:
         """The image as one change, for a record behind all that it says."""
@@ -381,4 +414,10 @@ class MetadataImage:
             next_producer=self._table.next_producer,
             access_count=len(self._access),
             access_sum=self._access.sum,
+            schema_sum=self._schemas.stated_sum,
         )
+
+    def state_pieces(self) -> Iterator[StatedPiece]:
+        """The rest of a statement, a piece for each record: see `AccessTable.state_pieces`."""
+        yield from self._access.state_pieces()
+        yield from self._schemas.state_pieces()

@@ -60,6 +60,8 @@ class PublishPart(msgspec.Struct, frozen=True, array_like=True, tag=97, kw_only=
     version: PeerCounter = 0
     # Required: a message without one is refused, never run for this node itself.
     caller: Caller
+    # Whether the sender has checked the values by the schemas of the topic.
+    is_validated: bool = False
 
 
 class ForwardReply(msgspec.Struct, frozen=True, array_like=True, tag=98, kw_only=True):
@@ -78,7 +80,7 @@ class ForwardRefusal(msgspec.Struct, frozen=True, array_like=True, tag=99, kw_on
 
     number: PeerCounter
     code: str
-    facts: dict[str, int | str | None] = {}
+    facts: dict[str, int | str | tuple[str, ...] | None] = {}
     version: PeerCounter = 0
 
 

@@ -21,7 +21,9 @@ from goqueue.schemas.proto import ProtoField, ProtoFile, ProtoMessage, parse_pro
 from goqueue.schemas.proto_compatibility import proto_incompatibilities
 from goqueue.schemas.proto_descriptor import descriptor_files, encode_descriptor
 from goqueue.schemas.registry import (
+    CLUSTER_LIMITS,
     VERSIONS_MAX,
+    RegistryLimits,
     SchemaChange,
     SchemaCopy,
     SchemaLevelStated,
@@ -35,6 +37,7 @@ from goqueue.schemas.registry import (
 from goqueue.schemas.validators import create_validator
 
 __all__ = [
+    "CLUSTER_LIMITS",
     "DEPTH_MAX",
     "SCHEMA_BYTES_MAX",
     "VERSIONS_MAX",
@@ -45,6 +48,7 @@ __all__ = [
     "ProtoField",
     "ProtoFile",
     "ProtoMessage",
+    "RegistryLimits",
     "SchemaChange",
     "SchemaChecker",
     "SchemaCopy",

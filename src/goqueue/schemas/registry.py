@@ -17,7 +17,7 @@ Cost: a lookup by id or by subject and version is two dictionary lookups, whatev
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -34,8 +34,9 @@ from goqueue.model import (
 )
 
 __all__ = [
-    "SCHEMAS_BYTES_MAX",
+    "CLUSTER_LIMITS",
     "VERSIONS_MAX",
+    "RegistryLimits",
     "SchemaChange",
     "SchemaCopy",
     "SchemaLevelStated",
@@ -47,11 +48,24 @@ __all__ = [
     "SchemasNumbered",
 ]
 
-# All texts together, and versions of one subject: what a node keeps in memory for them.
-SCHEMAS_BYTES_MAX = 256 * 1024 * 1024
 VERSIONS_MAX = 10_000
 _SUBJECTS_MAX = 100_000
 DEFAULT_LEVEL = Level.BACKWARD
+
+
+class RegistryLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node keeps in memory for schemas: all texts together, and what there is besides.
+
+    Entries are contents, versions and levels of subjects.
+    """
+
+    bytes_max: int
+    entries_max: int
+
+
+_NODE_LIMITS = RegistryLimits(bytes_max=256 * 1024 * 1024, entries_max=2_000_000)
+# Every node of a cluster has all of it, and its log states all of it again from time to time.
+CLUSTER_LIMITS = RegistryLimits(bytes_max=32 * 1024 * 1024, entries_max=100_000)
 
 
 # Journal entries: fields are only ever added, at the end, with a default.
@@ -147,9 +161,13 @@ class SchemaRegistry:
     """Everything that is registered."""
 
     def __init__(self) -> None:
-        self._next_id = 1
+        self.limits = _NODE_LIMITS
         # Rises with every change.
         self.revision = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._next_id = 1
         self._contents: dict[int, SchemaStated] = {}
         # The versions that have a content. Apart from the contents: while a journal is stated
         # again, a version may be said before its content.
@@ -164,8 +182,19 @@ class SchemaRegistry:
         # By what is referred to, the ids of the contents that refer to it.
         self._referrers: dict[SchemaPlace, dict[int, None]] = {}
         self._bytes = 0
+        self._version_count = 0
 
     # What there is
+
+    @property
+    def text_bytes(self) -> int:
+        """The size of all texts."""
+        return self._bytes
+
+    @property
+    def entry_count(self) -> int:
+        """How many contents, versions and levels of subjects there are."""
+        return len(self._contents) + self._version_count + len(self._levels)
 
     @property
     def next_id(self) -> int:
@@ -316,8 +345,20 @@ class SchemaRegistry:
             raise _full("versions of a subject", VERSIONS_MAX, len(known))
         if not known and len(self._subjects) >= _SUBJECTS_MAX:
             raise _full("subjects", _SUBJECTS_MAX, len(self._subjects))
-        if self._bytes + len(schema.text) > SCHEMAS_BYTES_MAX:
-            raise _full("bytes of schemas", SCHEMAS_BYTES_MAX, self._bytes)
+        limit = self.limits.bytes_max
+        if self._bytes + len(schema.text) > limit:
+            raise _full("bytes of schemas", limit, self._bytes)
+        self._check_entries(2)
+
+    def check_level(self, subject: str) -> None:
+        """Refuse a level that there is no room for."""
+        if subject and subject not in self._levels:
+            self._check_entries(1)
+
+    def _check_entries(self, more: int) -> None:
+        limit, used = self.limits.entries_max, self.entry_count
+        if used + more > limit:
+            raise _full("versions and levels of schemas", limit, used)
 
     def register(self, subject: str, schema: SchemaText, digest: str) -> list[SchemaChange]:
         """Add a version with this content, which the subject has not."""
@@ -442,6 +483,7 @@ class SchemaRegistry:
                 if change.subject not in self._subjects:
                     insort(self._names, change.subject)
                 versions = self._subjects.setdefault(change.subject, {})
+                self._version_count += change.version not in versions
                 versions[change.version] = _Version(change.id, change.is_deleted)
                 place = SchemaPlace(change.subject, change.version)
                 self._places.setdefault(change.id, {})[place] = None
@@ -454,6 +496,15 @@ class SchemaRegistry:
                     self._levels.pop(change.subject, None)
                 else:
                     self._levels[change.subject] = change.level
+
+    def adopt(self, changes: Iterable[SchemaChange]) -> None:
+        """Become what these changes say, and nothing else."""
+        revision = self.revision
+        self._clear()
+        for change in changes:
+            self.apply(change)
+        # Whoever remembers a revision must not take this for it.
+        self.revision = max(self.revision, revision) + 1
 
     def _add(self, stated: SchemaStated) -> None:
         if stated.id in self._contents:
@@ -485,6 +536,7 @@ class SchemaRegistry:
         versions = self._subjects.get(place.subject, {})
         version = versions.pop(place.version, None)
         if version is not None:
+            self._version_count -= 1
             places = self._places[version.id]
             del places[place]
             if not places:

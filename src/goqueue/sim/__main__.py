@@ -13,6 +13,7 @@ from goqueue.sim.cluster import (
     QuorumRun,
     ReplicationRun,
     ScheduleRun,
+    SchemaRun,
     TransactionRun,
 )
 from goqueue.sim.node import NodeRun
@@ -59,6 +60,10 @@ def _live_cluster_schedules(seed: int, trace: Trace, steps: int) -> None:
     ScheduleRun(seed, trace, steps).live()
 
 
+def _live_cluster_schemas(seed: int, trace: Trace, steps: int) -> None:
+    SchemaRun(seed, trace, steps).live()
+
+
 def _live_groups(seed: int, trace: Trace, steps: int) -> None:
     GroupRun(seed, trace, steps).live()
 
@@ -91,6 +96,7 @@ _WORLDS: dict[str, tuple[_Live, int]] = {
     "groups": (_live_groups, 24),
     "observers": (_live_observers, 24),
     "cluster-schedules": (_live_cluster_schedules, 16),
+    "cluster-schemas": (_live_cluster_schemas, 40),
     "transactions": (_live_transactions, 16),
     "delays": (_live_delays, 30),
     "cooperation": (_live_cooperation, 300),

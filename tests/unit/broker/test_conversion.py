@@ -1,5 +1,7 @@
 """What a single node keeps, told as the logs with which a cluster begins."""
 
+import pytest
+
 from goqueue.broker import ConvertedLog, ConvertedNode, StoredBrokerState
 from goqueue.broker.cluster.cluster_producers import TRANSACTIONAL_FROM
 from goqueue.broker.cluster.metadata_records import decode_records
@@ -8,16 +10,20 @@ from goqueue.cluster import MetadataImage, PartitionId, Voter
 from goqueue.groups import GroupStated
 from goqueue.log import Log, LogState
 from goqueue.model import (
+    Compatibility,
+    Level,
     LogId,
     LogSettings,
     RegisterSchema,
     SchemaDescription,
     SchemaText,
     SchemaType,
+    SetCompatibility,
     Write,
 )
 from goqueue.model.requests import DeleteTopic, Done, InitProducer, KeyDescription, ProducerGranted
 from goqueue.records import build
+from goqueue.schemas import RegistryLimits, SchemaRegistry
 from goqueue.transactions import KeyKept, ProducerStated
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.transactions.words import begin, commit_group, init, prepare, warm, write
@@ -154,16 +160,44 @@ def test_keys_follow_in_pieces_that_add_up() -> None:
     assert len(image.access.keys) == 300
 
 
-def test_what_cannot_be_taken_over_is_named() -> None:
+def register(node: DrivenNode, subject: str) -> SchemaDescription:
+    text = SchemaText(type=SchemaType.JSON, text='{"type": "string"}')
+    return node.ask(RegisterSchema(subject=subject, schema=text), SchemaDescription)
+
+
+def test_schemas_follow_behind_the_keys_with_their_ids() -> None:
+    node = DrivenNode()
+    node.ask(new_key(1), KeyDescription)
+    told = [register(node, f"subject-{number}") for number in range(200)]
+    node.ask(SetCompatibility(level=Level.FULL), Compatibility)
+
+    logs = converted(node)
+    image = image_of(node, logs)
+
+    assert image.is_whole
+    registry = SchemaRegistry()
+    registry.adopt(image.schemas.entries())
+    assert {each.id for each in told} == {1}
+    assert len(registry.subjects) == 200
+    assert registry.content(1).schema == told[0].schema
+    assert (registry.level("any"), registry.next_id) == (Level.FULL, 2)
+    own = b"".join(each.value or b"" for each in logs["__topics"].records)
+    assert b"schema" not in own
+
+
+def test_what_cannot_be_taken_over_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     node = warm(1)
     begin(node, init(node))
-    text = SchemaText(type=SchemaType.JSON, text='{"type": "string"}')
-    node.ask(RegisterSchema(subject="orders-value", schema=text), SchemaDescription)
+    register(node, "orders-value")
+    monkeypatch.setattr(
+        "goqueue.broker.conversion.CLUSTER_LIMITS", RegistryLimits(bytes_max=5, entries_max=1)
+    )
 
     found = obstacles(node)
 
     assert "1 transactions are open" in found
-    assert "the schema registry holds orders-value" in found
+    assert "the schema registry holds 18 bytes, and that of a cluster at most 5" in found
+    assert "the schema registry holds 2 versions and levels" in found
 
 
 def test_damage_is_named_because_no_other_copy_can_repair_it() -> None:

@@ -1,4 +1,4 @@
-"""The controller's decisions about keys, ACLs, tenants and quotas.
+"""The controller's decisions about keys, ACLs, tenants, quotas and schemas.
 
 A command is admitted where it came in, again where it arrives, and a third time when it is decided:
 by then its own key may be revoked. It is decided on what is committed, when nothing is on its way,
@@ -12,23 +12,27 @@ Invariants
 - Who was not waited for is named, also nodes that are fenced: they may run on, cut off.
 - The record of a change has its audit record: no node has the one without the other.
 
+What is decided about schemas comes from a queue of its own, which holds back the next one until the
+last is followed (`broker/schema_queue.py`).
+
 Cost: one record for each command, or for up to `_CREATED_MAX` new keys; a look at the registered
 nodes for each of those that wait. Bound: `_REQUESTS_MAX` commands.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from goqueue.broker.access_changes import AccessCommand, AccessDecision
 from goqueue.broker.cluster.cluster_metadata import ClusterMetadata
 from goqueue.broker.cluster.level_gate import audited
+from goqueue.broker.schemas import SchemaDecision
 from goqueue.broker.state import NodeState
 from goqueue.cluster import BrokerState, Liveness, MetadataChange
 from goqueue.model import Code, Instant, Now, Refused, RequestId
 from goqueue.model.requests import KEYS_MAX, CreateKey, KeyDescription, Reply
-from goqueue.security import Admitted
+from goqueue.security import Admitted, FieldChange
 
 __all__ = ["AccessController", "DecideFn"]
 
@@ -38,13 +42,26 @@ _CREATED_MAX = 64
 DecideFn = Callable[[AccessCommand, Now], AccessDecision]
 
 
+class _Decision(msgspec.Struct, frozen=True):
+    """The changes of one command, what the audit log says of them, and the answer."""
+
+    changes: Sequence[MetadataChange]
+    told: Sequence[FieldChange]
+    reply: Callable[[], Reply]
+
+
 class _Asked(msgspec.Struct, frozen=True):
-    """A command that is not decided; `admitted` is None for a node without authentication."""
+    """A command that is not decided; `admitted` is None for a node without authentication.
+
+    What has `names` shares a record with others of other names. `ended` is called when its decision
+    is followed, or nothing came of it.
+    """
 
     request: RequestId
-    command: AccessCommand
-    decide: DecideFn
+    decide: Callable[[Now], _Decision]
     admitted: Admitted | None
+    names: tuple[str | bytes, ...] = ()
+    ended: Callable[[], None] | None = None
 
 
 class _Decided(msgspec.Struct, frozen=True):
@@ -54,6 +71,7 @@ class _Decided(msgspec.Struct, frozen=True):
     reply: Callable[[], Reply]
     term: int
     version: int = 0
+    ended: Callable[[], None] | None = None
 
 
 class _Commit(msgspec.Struct, frozen=True):
@@ -78,21 +96,58 @@ class AccessController:
 
     def request(self, request: RequestId, command: AccessCommand, decide: DecideFn) -> None:
         """A caller wants something changed; raises Refused where it cannot be."""
+
+        def decided(now: Now) -> _Decision:
+            found = decide(command, now)
+            return _Decision((found.change,), found.changes, found.reply)
+
+        admitted = self._state.access.note_command()
+        self._add(_Asked(request, decided, admitted, _names_of(command)))
+
+    def request_schemas(self, decision: SchemaDecision) -> None:
+        """A caller wants schemas changed, which was checked; raises Refused where it cannot be."""
+
+        def decided(_: Now) -> _Decision:
+            if self._state.schemas.revision != decision.revision:
+                raise Refused(Code.LOG_BUSY, reason="other schemas were changed meanwhile")
+            return _Decision(decision.changes, decision.told, decision.reply)
+
+        self._add(
+            _Asked(decision.request, decided, decision.admitted, ended=decision.ended),
+        )
+
+    def answer(self, request: RequestId, reply: Reply, version: int) -> None:
+        """Answer with what has been there since a version, once every node knows it."""
+        if self.is_followed(version):
+            self._state.outbox.answer(request, reply)
+        else:
+            term = self._metadata.election.term
+            self._decided.append(_Decided(request, lambda: reply, term, version))
+
+    def is_followed(self, version: int) -> bool:
+        """Whether every node that lives is known to decide by a version."""
+        return not self._behind(version, is_live=True)
+
+    def _add(self, asked: _Asked) -> None:
         if len(self._requests) >= _REQUESTS_MAX:
             raise Refused(Code.LOG_BUSY, reason="the metadata log is busy")
-        admitted = self._state.access.note_command()
-        self._requests.append(_Asked(request, command, decide, admitted))
+        self._requests.append(asked)
 
     def resign(self, refusal: Refused) -> None:
         """This broker leads no longer: nothing came of what waits, of the rest nobody knows."""
         while self._requests:
-            self._state.outbox.answer(self._requests.popleft().request, refusal)
-        for each in self._decided:
-            self._state.outbox.answer(each.request, Refused(Code.REPLICATION_FAILED))
-        self._decided.clear()
+            self._refuse(self._requests.popleft(), refusal)
+        decided, self._decided = self._decided, []
+        for each in decided:
+            self._refuse(each, Refused(Code.REPLICATION_FAILED))
         committed, self._committed = self._committed, []
         for found in committed:
             self._answer(found)
+
+    def _refuse(self, asked: _Asked | _Decided, refusal: Refused) -> None:
+        self._state.outbox.answer(asked.request, refusal)
+        if asked.ended is not None:
+            asked.ended()
 
     # Decisions
 
@@ -103,22 +158,22 @@ class AccessController:
         taken: dict[str | bytes, None] = {}
         while self._requests and len(changes) < _CREATED_MAX:
             asked = self._requests[0]
-            names = _names_of(asked.command)
+            names = asked.names
             is_alone = not names or len(self._state.security.keys) + len(changes) >= KEYS_MAX
             if changes and (is_alone or not taken.keys().isdisjoint(names)):
                 break
             self._requests.popleft()
             try:
                 with self._state.access.resuming(asked.admitted, now):
-                    decided = asked.decide(asked.command, now)
+                    decided = asked.decide(now)
             except Refused as refused:
-                self._state.outbox.answer(asked.request, refused)
+                self._refuse(asked, refused)
                 continue
             taken.update(dict.fromkeys(names))
-            changes.append(decided.change)
-            audit += audited(self._state, self._metadata.image, asked.request, decided.changes)
+            changes += decided.changes
+            audit += audited(self._state, self._metadata.image, asked.request, decided.told)
             term = self._metadata.election.term
-            self._decided.append(_Decided(asked.request, decided.reply, term))
+            self._decided.append(_Decided(asked.request, decided.reply, term, ended=asked.ended))
             if not names:
                 break
         return [*changes, *audit]
@@ -134,16 +189,18 @@ class AccessController:
 
     def follow(self, now: Now) -> None:
         """This broker follows its image: answer what all nodes follow, or what took too long."""
-        metadata, left = self._metadata, []
-        for each in self._decided:
+        metadata = self._metadata
+        decided, self._decided = self._decided, []
+        for each in decided:
             if each.term != metadata.election.term:
-                self._state.outbox.answer(each.request, Refused(Code.REPLICATION_FAILED))
+                self._refuse(each, Refused(Code.REPLICATION_FAILED))
             elif each.version and each.version <= metadata.image.version:
                 until = Instant(now.instant + metadata.config.liveness.session_ns)
                 self._committed.append(_Commit(each.request, each.reply(), each.version, until))
+                if each.ended is not None:
+                    each.ended()
             else:
-                left.append(each)
-        self._decided = left
+                self._decided.append(each)
         committed, self._committed = self._committed, []
         for found in committed:
             if now.instant >= found.until or not self._behind(found.version, is_live=True):

@@ -5,6 +5,23 @@ broker serves a command says the edge of the cluster.
 """
 
 from goqueue.broker.access_changes import ACCESS_COMMANDS
+from goqueue.model import (
+    CheckCompatibility,
+    DeleteSchema,
+    DeleteSubject,
+    DescribeCompatibility,
+    DescribeRegistry,
+    DescribeSchema,
+    FindSchema,
+    FindSchemaById,
+    ListReferrers,
+    ListSchemaUses,
+    ListSubjects,
+    ListVersions,
+    RegisterSchema,
+    ResetCompatibility,
+    SetCompatibility,
+)
 from goqueue.model.requests import (
     Ack,
     AddOffsets,
@@ -99,11 +116,39 @@ from goqueue.model.requests import (
     Watch,
 )
 
-__all__ = ["CLUSTER_COMMANDS", "COORDINATOR_COMMANDS", "REFUSAL"]
+__all__ = [
+    "CLUSTER_COMMANDS",
+    "COORDINATOR_COMMANDS",
+    "REFUSAL",
+    "SCHEMA_CHANGES",
+    "SCHEMA_READS",
+]
 
 REFUSAL = (
-    "this node is a member of a cluster, and a cluster of this version keeps no schemas, takes no "
-    "backups and deletes no tenants; use a single node for those"
+    "this node is a member of a cluster, and a cluster of this version takes no backups and "
+    "deletes no tenants; use a single node for those"
+)
+
+# What the controller decides about schemas, and whether a repetition does no harm.
+SCHEMA_CHANGES: dict[type[Command], bool] = {
+    RegisterSchema: True,
+    DeleteSubject: False,
+    DeleteSchema: False,
+    SetCompatibility: True,
+    ResetCompatibility: False,
+}
+# What every node answers by its own registry.
+SCHEMA_READS: tuple[type[Command], ...] = (
+    FindSchema,
+    CheckCompatibility,
+    ListSubjects,
+    ListVersions,
+    DescribeSchema,
+    FindSchemaById,
+    ListSchemaUses,
+    ListReferrers,
+    DescribeCompatibility,
+    DescribeRegistry,
 )
 
 CLUSTER_COMMANDS = frozenset(
@@ -145,6 +190,8 @@ CLUSTER_COMMANDS = frozenset(
         SearchTraces,
         SendReply,
         *ACCESS_COMMANDS,
+        *SCHEMA_CHANGES,
+        *SCHEMA_READS,
         DescribeQuotas,
         DescribeTenant,
         DescribeTenantStatistics,

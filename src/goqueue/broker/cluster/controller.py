@@ -1,6 +1,6 @@
 """The controller: what the leader of a cluster decides about brokers and voters.
 
-Topics and partitions, keys, ACLs and tenants are decided in the same records: see
+Topics and partitions, keys, ACLs, tenants and schemas are decided in the same records: see
 `PartitionController` and `AccessController`.
 
 Decides by the committed image, by what brokers ask for and by who is silent; one record at a time,
@@ -29,12 +29,12 @@ from goqueue.broker.cluster.access_controller import AccessController, DecideFn
 from goqueue.broker.cluster.cluster_metadata import ClusterMetadata
 from goqueue.broker.cluster.level_gate import audited, with_level
 from goqueue.broker.cluster.partition_controller import PartitionController
+from goqueue.broker.schemas import SchemaDecision
 from goqueue.broker.state import NodeState
 from goqueue.cluster import (
     BROKERS_MAX,
     FEATURE_LEVEL,
     VOTERS_MAX,
-    AccessStated,
     BrokerAddresses,
     BrokerFenced,
     BrokerRegistered,
@@ -44,6 +44,7 @@ from goqueue.cluster import (
     Liveness,
     MetadataChange,
     RegisteredBroker,
+    StatedPiece,
     Voter,
     Voters,
     VotersChanged,
@@ -97,7 +98,7 @@ class Controller:
         self.partitions = PartitionController(state, metadata)
         self.access = AccessController(state, metadata, liveness)
         # What is left of a statement of the image that this broker began.
-        self._pieces: Iterator[AccessStated] | None = None
+        self._pieces: Iterator[StatedPiece] | None = None
 
     @property
     def is_new(self) -> bool:
@@ -113,9 +114,18 @@ class Controller:
 
     def change_access(self, request: RequestId, command: AccessCommand, decide: DecideFn) -> None:
         """A caller wants keys, ACLs, tenants or quotas changed."""
+        self.check_leads()
+        self.access.request(request, command, decide)
+
+    def change_schemas(self, decision: SchemaDecision) -> None:
+        """A caller wants schemas changed, as was decided on what this broker follows."""
+        self.check_leads()
+        self.access.request_schemas(decision)
+
+    def check_leads(self) -> None:
+        """Refuse unless this broker decides."""
         if not self._metadata.is_controller:
             raise self.partitions.not_controller()
-        self.access.request(request, command, decide)
 
     def leave(self, request: RequestId, broker: str, now: Now) -> None:
         """A broker is about to stop; answered when that is committed."""
@@ -185,7 +195,7 @@ class Controller:
             changes = [*self._change_voters()]
         # The audit logs of this node and of others have what the statement drops.
         if not changes and metadata.wants_statement and self._state.audit.is_quiet:
-            self._pieces = metadata.image.access.state_pieces()
+            self._pieces = metadata.image.state_pieces()
             changes = [metadata.image.stated(), *self._next_piece()]
         if changes:
             self.access.proposed(metadata.propose(changes, answers, now))
@@ -195,7 +205,7 @@ class Controller:
     def _next_piece(self) -> list[MetadataChange]:
         """The next piece of a statement that is under way, if there is one."""
         piece = None if self._pieces is None else next(self._pieces, None)
-        if piece is None or piece.is_last:
+        if piece is None:
             self._pieces = None
         return [] if piece is None else [piece]
 

@@ -29,6 +29,10 @@ class ControllerLine:
         had_news, self._has_news = self._has_news, False
         return had_news
 
+    def report_news(self) -> None:
+        """This broker has something to decide, as the controller."""
+        self._has_news = True
+
     def want(self, sender: str, message: PartitionMessage) -> None:
         """A broker, this one perhaps, wants something; nobody hears it who does not lead.
 

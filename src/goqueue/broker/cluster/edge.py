@@ -1,9 +1,10 @@
 """The edge of a cluster: any broker accepts any request, and has it served where it belongs.
 
 Commands about topics go to the controller, messages to the leaders of their partitions; what this
-broker leads it serves itself, at no cost. A publish for several leaders is routed here and split. A
-description asks every leader about its partitions; one without a leader is listed with the code
-`leader_unavailable`, never left out.
+broker leads it serves itself, at no cost. A publish for several leaders is routed here and split;
+if the topic has schemas, its values are checked before anything is sent. A description asks every
+leader about its partitions; one without a leader is listed with the code `leader_unavailable`,
+never left out.
 
 Who may do what is decided twice: here, before anything is sent, and by the broker that serves it,
 for the caller that this one names over the proven link.
@@ -17,6 +18,7 @@ import msgspec
 from goqueue.broker.access_changes import ACCESS_COMMANDS
 from goqueue.broker.cluster.cluster_commands import COORDINATOR_COMMANDS
 from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
+from goqueue.broker.cluster.cluster_schemas import ClusterSchemas
 from goqueue.broker.cluster.command_shapes import only_target, with_copies
 from goqueue.broker.cluster.delayed_parts import DelayCommand, split_by_leaders
 from goqueue.broker.cluster.forward_parts import (
@@ -45,7 +47,6 @@ from goqueue.broker.state import NodeState
 from goqueue.model import (
     Answer,
     Asked,
-    Code,
     ForwardCancel,
     ForwardChunk,
     ForwardCommand,
@@ -147,12 +148,13 @@ class ClusterEdge:
 
     # Commands of clients
 
-    def around(self, here: dict[type, Handler]) -> dict[type, Handler]:
+    def around(self, here: dict[type, Handler], schemas: ClusterSchemas) -> dict[type, Handler]:
         """The handlers of clients' commands, around those that serve a command on this broker."""
         here[DescribePartitions] = self.reports.around(here[DescribePartitions])
         edge = dict(here)
         for command in _OF_CONTROLLER:
             edge[command] = self._by_controller(here[command])
+        edge |= schemas.around(here, self._by_controller)
         for kind, is_repeatable in COORDINATOR_COMMANDS.items():
             edge[kind] = self._by_coordinator(here[kind], is_repeatable=is_repeatable)
         handle: dict[type, Callable[[RequestId, Command, Now, Handler], None]] = {
@@ -176,7 +178,7 @@ class ClusterEdge:
         self, how: Callable[[RequestId, Command, Now, Handler], None], here: Handler
     ) -> Handler:
         def handle(request: RequestId, command: Command, now: Now) -> None:
-            self._check_joined()
+            self._member.check_joined()
             asked = Asked(request=request, command=command, caller=self._state.caller)
             if self.look_ups.begin(asked, now):
                 self.disown(request)
@@ -185,12 +187,7 @@ class ClusterEdge:
 
         return handle
 
-    def _check_joined(self) -> None:
-        """Refuse until the image has the registration of this run: it may lack topics till then."""
-        if not self._member.replicas.hosted.has_begun:
-            raise Refused(Code.BROKER_UNAVAILABLE, reason="joining its cluster")
-
-    def _by_controller(self, here: Handler) -> Handler:
+    def _by_controller(self, here: Handler, is_repeatable: bool = False) -> Handler:
         def handle(request: RequestId, command: Command, now: Now) -> None:
             if isinstance(command, CreateTopic):
                 command = with_copies(command, self.routes.active_count)
@@ -202,13 +199,13 @@ class ClusterEdge:
                         raise
                 else:
                     return
-            self._forward_one(request, command, None, now, is_repeatable=False)
+            self._forward_one(request, command, None, now, is_repeatable=is_repeatable)
 
         return handle
 
     def _by_coordinator(self, here: Handler, *, is_repeatable: bool) -> Handler:
         def handle(request: RequestId, command: Command, now: Now) -> None:
-            self._check_joined()
+            self._member.check_joined()
             is_here = self._leads(COORDINATOR_LOG) or self.routes.partition(COORDINATOR_LOG) is None
             # Where there is no coordinator yet, this broker asks for one and waits.
             if not (is_here and self._run_here(here, request, command, now)):
@@ -318,6 +315,9 @@ class ClusterEdge:
         if topic is None:
             here(request, command, now)
             return
+        if self._publisher.needs_validation(command, topic.config):
+            self._validate(request, command, now, here)
+            return
         only = only_target(command.targets, topic.partitions)
         if only is not None and self._leads(LogId(command.topic, only)):
             if self._run_here(here, request, command, now):
@@ -334,6 +334,19 @@ class ClusterEdge:
                     return
         self._publish_parts(request, command, routed.targets, routed.parts, now)
 
+    def _validate(self, request: RequestId, command: Publish, now: Now, here: Handler) -> None:
+        """Leave out the values that do not conform, or refuse all, before anything is sent."""
+        caller = self._state.caller
+
+        def go_on(request: RequestId, command: Publish, now: Now) -> None:
+            before, self._state.caller = self._state.caller, caller
+            try:
+                self._publish(request, command, now, here)
+            finally:
+                self._state.caller = before
+
+        self._publisher.validate(request, command, go_on, now)
+
     def _publish_parts(
         self,
         request: RequestId,
@@ -343,7 +356,8 @@ class ClusterEdge:
         now: Now,
     ) -> None:
         if not parts:
-            empty = Published(targets=targets, placed=(), timestamp=now.wall)
+            violations = command.violations or {}
+            empty = Published(targets=targets, placed=(), timestamp=now.wall, violations=violations)
             self._state.access.note_principal()
             self._state.outbox.answer(request, empty)
             return
@@ -370,8 +384,11 @@ class ClusterEdge:
     ) -> None:
         """One part for each leader; the batch itself is no longer needed."""
         is_sequenced = command.producer is not None and command.producer.sequence is not None
-        gather = PublishGather(targets, slices, is_sequenced=is_sequenced)
-        bare = msgspec.structs.replace(command, batch=bytearray(), targets=None, refused=None)
+        violations = command.violations or {}
+        gather = PublishGather(targets, slices, violations, is_sequenced=is_sequenced)
+        bare = msgspec.structs.replace(
+            command, batch=bytearray(), targets=None, refused=None, violations=None
+        )
         whole = self._request(request, bare, gather, now)
         by_leader: dict[str | None, dict[int, PublishSlice]] = {}
         for number, each in slices.items():

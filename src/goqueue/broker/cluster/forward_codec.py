@@ -8,12 +8,25 @@ What is too large for a frame goes ahead of its message in pieces; `ChunkBuffer`
 Invariant: what one peer keeps here is bounded, however many pieces it sends and never ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
-from goqueue.model import Code, Facts, ForwardChunk, Refused
+from goqueue.model import (
+    Code,
+    Compatibility,
+    DeleteSchema,
+    DeleteSubject,
+    Facts,
+    ForwardChunk,
+    Refused,
+    RegisterSchema,
+    ResetCompatibility,
+    SchemaDescription,
+    SetCompatibility,
+    VersionList,
+)
 from goqueue.model.requests import (
     Ack,
     Acked,
@@ -240,6 +253,11 @@ COMMAND_KINDS: Final[dict[int, type[Command]]] = {
     129: DescribeUsage,
     130: DescribeTenantStatistics,
     131: ResetUsage,
+    140: RegisterSchema,
+    141: DeleteSubject,
+    142: DeleteSchema,
+    143: SetCompatibility,
+    144: ResetCompatibility,
     11: ListDelayed,
     12: FindDelayed,
     13: CancelDelayed,
@@ -296,6 +314,9 @@ REPLY_KINDS: Final[dict[int, type[Reply]]] = {
     124: Quotas,
     125: TenantUsage,
     126: TenantStatistics,
+    140: SchemaDescription,
+    141: VersionList,
+    142: Compatibility,
     10: DelayedList,
     11: DelayedDescription,
     12: DelayStatistics,
@@ -423,7 +444,7 @@ def _with_records(leased: Leased, data: Sequence[Buffer]) -> Leased:
 _CODES = {code.value: code for code in Code}
 
 
-def refusal_of(code: str, facts: dict[str, int | str | None]) -> Refused:
+def refusal_of(code: str, facts: Mapping[str, object]) -> Refused:
     """The refusal that a peer sent, with those of its facts that this version knows."""
     known: Facts = {}
     for name, value in facts.items():

@@ -22,6 +22,7 @@ from goqueue.model import (
     Refused,
     RequestId,
     Timestamp,
+    Violation,
 )
 from goqueue.model.requests import (
     Command,
@@ -194,16 +195,22 @@ class OneReply:
 
 
 class PublishGather:
-    """Fills a publication with what each leader placed.
+    """Fills a publication with what each leader placed; `violations` are what none was sent.
 
     A part that was refused is placed as refused, so the others keep their results; a batch with a
     sequence has one part, and its refusal is that of the whole.
     """
 
     def __init__(
-        self, targets: list[int], slices: Mapping[int, PublishSlice], *, is_sequenced: bool
+        self,
+        targets: list[int],
+        slices: Mapping[int, PublishSlice],
+        violations: Mapping[int, Violation],
+        *,
+        is_sequenced: bool,
     ) -> None:
         self._targets = targets
+        self._violations = dict(violations)
         self._missing = dict.fromkeys(slices)
         self._placed: list[Placed] = []
         self._timestamp = Timestamp(0)
@@ -241,6 +248,7 @@ class PublishGather:
             placed=tuple(self._placed),
             timestamp=self._timestamp,
             is_unconfirmed=self._is_unconfirmed,
+            violations=self._violations,
         )
 
 
@@ -302,6 +310,8 @@ def publish_of(part: Part) -> Publish:
         targets=targets,
         dues=dues if command.dues is not None else None,
         refused=None,
+        # What the topic does not take was left out; by newer settings all of it is refused.
+        is_whole=True,
     )
 
 

@@ -174,7 +174,9 @@ class ForwardServer:
             batch=batch,
             targets=[number for number, count in message.parts for _ in range(count)],
             acks=message.acks,
-            is_whole=False,
+            # What the sender would refuse it did not send; by newer settings all of it is refused.
+            is_whole=True,
+            is_validated=message.is_validated,
             dues=None if message.dues is None else list(message.dues),
             producer=message.producer,
             trace=message.trace,
@@ -314,7 +316,9 @@ class ForwardServer:
             self._cancel(request)
 
 
-def _fact(value: object) -> int | str | None:
+def _fact(value: object) -> int | str | tuple[str, ...] | None:
+    if isinstance(value, tuple):
+        return tuple(map(str, value))
     return value if isinstance(value, int | str) or value is None else str(value)
 
 

@@ -278,6 +278,7 @@ class Forwarder:
             trace=command.trace,
             version=self._routes.version,
             caller=part.request.caller,
+            is_validated=command.is_validated,
         )
         chunks, data = split_attachments(number, (joined(slices),), is_reply=False)
         for chunk, piece in chunks:

@@ -1,7 +1,7 @@
 """Follows the committed image: the catalog has its topics, and replicas know what changed.
 
-Keys, ACLs and tenants follow beside them (see `AccessFollower`), and what the audit log of this
-node is to say of all of it.
+Keys, ACLs and tenants follow beside them (see `AccessFollower`), schemas (`SchemaFollower`), and
+what the audit log of this node is to say of all of it.
 
 The only way by which topics of a cluster change on a broker, the controller among them: a reply
 never says what a topic is, the committed log does.
@@ -17,6 +17,7 @@ from goqueue.broker.audit import AUDIT_LOG
 from goqueue.broker.cluster.access_follower import AccessFollower
 from goqueue.broker.cluster.cluster_producers import ClusterProducers
 from goqueue.broker.cluster.metadata_records import MetadataRecord
+from goqueue.broker.cluster.schema_follower import SchemaFollower
 from goqueue.broker.partitions import Partition
 from goqueue.broker.recovery.start import CLUSTER_LOGS, GROUPS_LOG, TOPICS_LOG
 from goqueue.broker.replication.replicas import Replicas
@@ -42,6 +43,7 @@ from goqueue.cluster import (
     UncleanLeaderElected,
 )
 from goqueue.model import Now, Report, TopicCreated, TopicRemoved
+from goqueue.schemas import SchemaChange
 from goqueue.security import AuditRecorded
 
 __all__ = ["ImageFollower"]
@@ -56,7 +58,8 @@ class ImageFollower:
         self._state = state
         self._replicas = replicas
         self._producers = producers
-        self.access = AccessFollower(state)
+        self._access = AccessFollower(state)
+        self._schemas = SchemaFollower(state)
         self._version = 0
         # Topics that are gone, with what was open of them: the node forgets the rest.
         self._removed: list[tuple[TopicStated, list[Partition]]] = []
@@ -87,8 +90,9 @@ class ImageFollower:
             if audited:
                 self._state.audit.follow(audited, record.version)
         self._state.audit.resume(now)
-        self.access.follow(image.access)
-        if self.access.is_current(image.access):
+        self._access.follow(image.access)
+        self._schemas.follow(image.schemas)
+        if self._access.is_current(image.access) and self._schemas.is_current(image.schemas):
             self._version = image.version
             if registered is not None:
                 # All that was answered before this run began is in this image.
@@ -116,7 +120,9 @@ class ImageFollower:
             case ImageStated():
                 self._follow_statement(image)
             case _ if isinstance(change, AccessChange):
-                self.access.apply(change, image.access)
+                self._access.apply(change, image.access)
+            case _ if isinstance(change, SchemaChange):
+                self._schemas.apply(change, image.schemas)
 
     def _state_topic(self, stated: TopicStated, image: MetadataImage) -> None:
         known = image.table.topics.get(stated.number)
@@ -159,6 +165,11 @@ class ImageFollower:
             self._state_topic(stated, image)
             self._replicas.host(stated.number)
         self._replicas.look_at_all()
+
+    def take_changed(self) -> bool:
+        """Whether this node decides otherwise than at the last call: about callers, or schemas."""
+        has_changed = self._access.take_changed()
+        return self._schemas.take_changed() or has_changed
 
     def take_opened(self) -> list[str]:
         """The topics that are new since the last call."""

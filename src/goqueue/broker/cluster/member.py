@@ -30,10 +30,7 @@ from goqueue.broker.cluster.image_follower import ImageFollower
 from goqueue.broker.cluster.level_gate import halt_if_too_old
 from goqueue.broker.cluster.member_messages import connect_peers, registration_of
 from goqueue.broker.cluster.member_reports import MemberReports
-from goqueue.broker.cluster.metadata_records import (
-    MetadataRecord,
-    attempted_voters,
-)
+from goqueue.broker.cluster.metadata_records import MetadataRecord, attempted_voters
 from goqueue.broker.cluster.own_logs import OwnLogs
 from goqueue.broker.cluster.partition_controller import PartitionController
 from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
@@ -94,6 +91,7 @@ from goqueue.model import (
     VoteRequest,
     is_internal,
 )
+from goqueue.schemas import CLUSTER_LIMITS
 
 __all__ = ["ClusterMember"]
 
@@ -144,6 +142,7 @@ class ClusterMember:
         state.cluster = self
         state.security.keys.is_current = False
         state.catalog.copies_max = BROKERS_MAX
+        state.schemas.limits = CLUSTER_LIMITS
 
     @property
     def logs(self) -> tuple[LogId, ...]:
@@ -205,6 +204,11 @@ class ClusterMember:
     def check_leads(self, topic: int, partition: int, log: LogId) -> PartitionLeader:
         """The partition, if this broker leads it and may serve it."""
         return self.replicas.check_leads(topic, partition, log)
+
+    def check_joined(self) -> None:
+        """Refuse until the image has the registration of this run: it may lack topics till then."""
+        if not self.replicas.hosted.has_begun:
+            raise Refused(Code.BROKER_UNAVAILABLE, reason="joining its cluster")
 
     # Start
 
@@ -543,8 +547,8 @@ class ClusterMember:
             # Before, the node reads what it knew by itself.
             applied, self._to_follow = self._to_follow, []
             self.image_follower.follow(applied, metadata.image, self.registered, now)
-            if self.image_follower.access.take_changed():
-                # Whoever changed what callers may do waits until all brokers decide by it.
+            if self.image_follower.take_changed():
+                # Whoever changed what callers may do, or a schema, waits until all decide by it.
                 self._send_heartbeats(now)
         self.reports.tell_state(metadata.election, self.problem, now.instant)
         if self.is_leaving and metadata.election.leader not in {None, self._left_to}:

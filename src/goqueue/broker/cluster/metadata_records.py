@@ -15,6 +15,7 @@ from goqueue.cluster import (
     FeatureLevelRaised,
     ImageStated,
     MetadataChange,
+    SchemasStated,
     Voter,
     Voters,
     voters_written,
@@ -108,6 +109,8 @@ class StatementProgress:
         self._stated_size = 0
         self._begun_at: Offset | None = None
         self._size_before = 0
+        # Whether pieces of schemas end it, and not those of keys.
+        self._has_schemas = False
 
     def is_wanted(self, size: int) -> bool:
         """Whether a log of this size should begin anew."""
@@ -122,10 +125,15 @@ class StatementProgress:
         """Where the statement began that these changes complete; None if they complete none."""
         for change in changes:
             match change:
-                case ImageStated(access_count=0):
+                case ImageStated(access_count=0, schema_sum=msgspec.UNSET):
                     self._size_before = 0
                     return self._begun_at
-                case AccessStated(is_last=True):
+                case ImageStated(schema_sum=sum_):
+                    self._has_schemas = sum_ is not msgspec.UNSET
+                case AccessStated(is_last=True) if not self._has_schemas:
+                    self._size_before = size
+                    return self._begun_at
+                case SchemasStated(is_last=True):
                     self._size_before = size
                     return self._begun_at
         return None

@@ -30,6 +30,7 @@ from goqueue.model import (
     Refused,
     RequestId,
     RequestTopic,
+    SchemaCompiled,
 )
 from goqueue.model.requests import AppendCopies, AppendMarker, Command, EndCopies, Reply
 
@@ -172,6 +173,11 @@ class Coordinators:
     def compacted(self, log: LogId) -> None:
         if self._current is not None:
             self._current.compacted(log)
+
+    def compiled(self, event: SchemaCompiled, now: Now) -> None:
+        """A validator was made, for the coordinator or for its broker."""
+        if self._current is not None:
+            self._current.components.validation.compiled(event, now)
 
     def topic_opened(self, name: str, now: Now) -> None:
         if self._current is not None:

@@ -12,8 +12,10 @@ from goqueue.broker.cluster.cluster_commands import (
     CLUSTER_COMMANDS,
     COORDINATOR_COMMANDS,
     REFUSAL,
+    SCHEMA_CHANGES,
 )
 from goqueue.broker.cluster.cluster_producers import is_transactional
+from goqueue.broker.cluster.cluster_schemas import ClusterSchemas
 from goqueue.broker.cluster.cluster_topics import ClusterTopics
 from goqueue.broker.components import CommandFn, Components, HandlerTable
 from goqueue.broker.coordinator.coordinators import Coordinators
@@ -42,6 +44,7 @@ class MemberParts(msgspec.Struct, frozen=True):
     member: ClusterMember
     coordinators: Coordinators
     copies: CopyServer
+    schemas: ClusterSchemas
 
 
 def limit_to_members(
@@ -69,6 +72,8 @@ def limit_to_members(
 
     for kind in ACCESS_COMMANDS:
         handle(kind, change_access)  # type: ignore[arg-type]  # each of these
+    for changing in SCHEMA_CHANGES:
+        handle.handlers[changing] = parts.schemas.where_decided(handlers[changing])
     handle(AppendCopies, parts.copies.append)
     handle(AppendMarker, parts.copies.append_marker)
     handle(EndCopies, parts.copies.end)

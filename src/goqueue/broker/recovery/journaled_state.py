@@ -215,14 +215,15 @@ class JournaledState:
                 restored=catalog.last_restore,
             )
         ]
-        # The topics of a cluster are in its metadata log.
+        # The topics and schemas of a cluster are in its metadata log.
         own = catalog.all if self._state.cluster is None else ()
         for number in [topic.number for topic in own]:
             topic = catalog.numbered(number)
             if topic is not None:
                 yield [topic.stated]
         yield from self._state.security.changes(own_only=self._state.cluster is not None)
-        yield from self._state.schemas.changes()
+        if self._state.cluster is None:
+            yield from self._state.schemas.changes()
         yield [self._state.audit.written]
         # One by one: after a while without its log there may be many.
         yield from ([each] for each in self._state.audit.state(self._state.journals.of_topics.id))

@@ -181,7 +181,8 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     header already. A `producer` with a sequence names one partition in `targets`, the same for all
     records; its open transaction, if any, includes them. `trace` has the trace headers of the
     request, for messages without their own. `refused` counts messages that the gateway refused
-    itself, by code, for the metrics. `violations` is the node's: what does not conform, by index.
+    itself, by code, for the metrics. `violations` and `is_validated` are the node's: what does not
+    conform to the schemas of the topic, by index, and whether that is known.
     """
 
     topic: str
@@ -194,6 +195,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     trace: tuple[Header, ...] = ()
     refused: dict[Code, int] | None = None
     violations: dict[int, Violation] | None = None
+    is_validated: bool = False
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):

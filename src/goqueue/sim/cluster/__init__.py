@@ -5,7 +5,8 @@ them by the rules that the sockets obey too. `ClusterProcess` is one broker on i
 clock of its own; what it runs is a `Machine`. `QuorumRun` is the run of one seed with real nodes
 (`BrokerMachine`), judged by `QuorumChecks`; `ReplicationRun` adds topics and clients, judged by
 `ReplicationChecks`; in `FailoverRun` leaders fail at the worst moments, in
-`DelayRun` while messages are due, and in `RotRun` bits flip on one disk.
+`DelayRun` while messages are due, and in `RotRun` bits flip on one disk. `SchemaRun` adds clients
+of the schema registry.
 """
 
 from goqueue.sim.cluster.beacon import Beacon
@@ -26,6 +27,7 @@ from goqueue.sim.cluster.replication_checks import ReplicationChecks
 from goqueue.sim.cluster.replication_run import ReplicationRun, ReplicationSwarm
 from goqueue.sim.cluster.rot_run import RotRun
 from goqueue.sim.cluster.schedule_run import ScheduleRun
+from goqueue.sim.cluster.schema_run import SchemaRun
 from goqueue.sim.cluster.store_run import StoreRun
 from goqueue.sim.cluster.transaction_run import TransactionRun
 from goqueue.sim.cluster.virtual_time import VirtualTime
@@ -55,6 +57,7 @@ __all__ = [
     "ReplicationSwarm",
     "RotRun",
     "ScheduleRun",
+    "SchemaRun",
     "SimulatedNetwork",
     "StoreRun",
     "TransactionRun",

@@ -7,6 +7,7 @@ must not say before it is durable is checked where it leaves: see `QuorumChecks`
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -21,7 +22,9 @@ from goqueue.model import (
     Asked,
     Caller,
     CallStore,
+    CheckSchema,
     Code,
+    CompileSchema,
     ConnectPeers,
     Effect,
     Fetch,
@@ -51,6 +54,7 @@ from goqueue.model import (
     Woke,
 )
 from goqueue.model.requests import Command, Reply
+from goqueue.schemas import SchemaChecker
 from goqueue.sim.cluster.processes import ClusterProcess
 from goqueue.sim.disk import SimulatedFileSystem
 from goqueue.sim.faults import Faults
@@ -123,6 +127,7 @@ class BrokerMachine:
         self._work: list[_Work] = []
         self._is_working = False
         self._next_request = 1
+        self._checker = SchemaChecker()
         self.replies: dict[RequestId, Reply | Refused] = {}
         self.halted: str | None = None
         self._store = store
@@ -205,8 +210,8 @@ class BrokerMachine:
                 case Load():
                     data = self.storage.load(effect.name)
                     self._events.append(Loaded(name=effect.name, data=data))
-                case RunBackupJob():
-                    self._find_backups(effect)
+                case RunBackupJob() | CheckSchema() | CompileSchema():
+                    self._run_beside(effect)
                 case Halt():
                     self._halt(effect.reason)
                     return
@@ -273,6 +278,18 @@ class BrokerMachine:
             self._halt(f"a log cannot be opened: {error}")
             return
         self._handle(Opened(log=wanted.log, state=state))
+
+    def _run_beside(self, effect: RunBackupJob | CheckSchema | CompileSchema) -> None:
+        if isinstance(effect, RunBackupJob):
+            self._find_backups(effect)
+        else:
+            self._later(partial(self._check, effect))
+
+    def _check(self, effect: CheckSchema | CompileSchema) -> None:
+        if isinstance(effect, CheckSchema):
+            self._handle(self._checker.check(effect.token, effect.job))
+        else:
+            self._handle(self._checker.compile(effect))
 
     def _fetch(self, effect: Fetch) -> None:
         try:

@@ -210,12 +210,16 @@ class QuorumChecks:
         self._check_ids(cluster, stated)
         history = self._images.setdefault(cluster, {})
         known = history.get(version)
-        if not image.access.is_whole:
+        if not image.is_whole:
             # The rest of a statement is in later records: nobody decides by this.
             if known is None:
                 return
-            access = {"access_count": known.access_count, "access_sum": known.access_sum}
-            stated = msgspec.structs.replace(stated, **access)
+            stated = msgspec.structs.replace(
+                stated,
+                access_count=known.access_count,
+                access_sum=known.access_sum,
+                schema_sum=known.schema_sum,
+            )
         known = history.setdefault(version, stated)
         if known != stated:
             raise Violation("one history", f"{who.broker} at {version}: {stated} is not {known}")

@@ -122,7 +122,7 @@ class BenchBroker:
         }
         targets = [number for number, count in counts.items() for _ in range(count)]
         is_sequenced = sequence is not None
-        gather = PublishGather(targets, slices, is_sequenced=is_sequenced)
+        gather = PublishGather(targets, slices, {}, is_sequenced=is_sequenced)
         now = self._bench.now
         whole = Request(RequestId(request), command, LOCAL, gather, now.instant)
         by_leader: dict[str | None, dict[int, PublishSlice]] = {}
