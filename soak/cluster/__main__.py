@@ -1,11 +1,12 @@
 """The program: `python -m soak.cluster --seconds 600`.
 
 Publishes, works off a queue and writes in transactions all the time through the SDK, and meanwhile
-kills, stops, restarts and cuts off nodes, one at a time or all at once. Their disks fill up, fail,
-and lose with the power what was not synced. At the end everything is healed, read and compared:
-each message that was acknowledged is where it was said to be, none is stored twice, each was
-delivered and none after its ack, transactions are there whole or not at all, and the files of all
-nodes are equal. Prints what was done and what was checked. Exit code 1 when a promise was broken.
+kills, stops, restarts and cuts off nodes, one at a time or several at once. Their disks fill up,
+fail, vanish, and lose with the power what was not synced; their clocks are wrong. At the end
+everything is healed, read and compared: each message that was acknowledged is where it was said to
+be, none is stored twice, each was delivered and none after its ack, transactions are there whole or
+not at all, and the files of all nodes are equal. Prints what was done and what was checked. Exit
+code 1 when a promise was broken.
 """
 
 import argparse
@@ -13,7 +14,6 @@ import asyncio
 import bisect
 import contextlib
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -23,7 +23,8 @@ from pathlib import Path
 import goqueue
 from goqueue.client.retries import Retries
 from goqueue.records import scan
-from soak.cluster.load import PARTITIONS, TOPIC, Load, messages_of
+from soak.cluster.faults import FAULTS, Faults
+from soak.cluster.load import LEDGERS, PARTITIONS, TOPIC, Load, messages_of
 from soak.cluster.verdict import Copy, Verdict, judge
 from tests.integration.cluster.cluster_processes import ClusterProcesses
 from tests.integration.frail_node import FrailDisk, program_on
@@ -36,13 +37,8 @@ TIMEOUT_S = 60.0
 HEAL_S_MAX = 120.0
 VIOLATIONS_SHOWN = 20
 DISK_BYTES = 192 * 1024 * 1024
-BALLAST_BYTES = 1024 * 1024
-# What is done to nodes, and what of it comes twice as often.
-FAULTS = (
-    *("kill", "stop", "freeze", "cut", "drop", "kill all"),
-    *("power", "power of all", "fill", "fail"),
-)
-OFTEN = ("kill", "freeze", "cut")
+# Faults for which each node needs a small disk of its own.
+FILLS = {"fill", "fill all"}
 
 
 class Soak:
@@ -56,12 +52,8 @@ class Soak:
         seed: int,
     ) -> None:
         self.cluster = cluster
-        self.proxies = proxies
-        self.disks = disks
         self.chance = random.Random(seed)
-        self.bytes_lost = 0
-        self._coming: list[str] = []
-        self.faults: dict[str, int] = {}
+        self.faults = Faults(cluster, proxies, disks, self.chance, self.wait_until_whole)
         self.load = Load(self.connect, self.chance)
 
     @property
@@ -73,111 +65,24 @@ class Soak:
             self.urls, timeout_s=TIMEOUT_S, retries=Retries(total_s=TIMEOUT_S, wait_s_max=0.5)
         )
 
-    # Faults
-
-    async def disturb(self, wanted: list[str]) -> None:
-        """Do something to nodes, and undo it; all that is wanted before any of it comes again."""
-        faults = {
-            "kill": self._kill,
-            "stop": self._stop,
-            "freeze": self._freeze,
-            "cut": self._cut,
-            "drop": self._drop,
-            "kill all": self._kill_all,
-            "power": self._lose_power,
-            "power of all": self._lose_power_of_all,
-            "fill": self._fill,
-            "fail": self._fail,
-        }
-        if not self._coming:
-            self._coming = [*wanted, *(each for each in OFTEN if each in wanted)]
-            self.chance.shuffle(self._coming)
-        name = self._coming.pop()
-        self.faults[name] = self.faults.get(name, 0) + 1
-        await faults[name]()
-
-    def _victim(self) -> str:
-        return self.chance.choice(self.cluster.names)
-
-    async def _kill(self) -> None:
-        node = self.cluster[self._victim()]
-        node.kill()
-        await asyncio.sleep(self.chance.uniform(0, 4))
-        await asyncio.to_thread(node.start)
-
-    async def _kill_all(self) -> None:
-        self.cluster.kill_all()
-        await asyncio.to_thread(self.cluster.start_all)
-
-    async def _lose_power(self) -> None:
-        """As a power cut ends a node: what it had not synced is gone."""
-        name = self._victim()
-        self.cluster[name].kill()
-        self.bytes_lost += self.disks[name].cut_to_synced()
-        await asyncio.sleep(self.chance.uniform(0, 4))
-        await asyncio.to_thread(self.cluster[name].start)
-
-    async def _lose_power_of_all(self) -> None:
-        self.cluster.kill_all()
-        self.bytes_lost += sum(disk.cut_to_synced() for disk in self.disks.values())
-        await asyncio.to_thread(self.cluster.start_all)
-
-    async def _fill(self) -> None:
-        """Leave no space on the disk of a node for a while."""
-        ballast = self.cluster.folder / self._victim() / "ballast"
-        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-            for size in (BALLAST_BYTES, 4096):
-                with contextlib.suppress(OSError):
-                    while file.write(bytes(size)):
-                        pass
-        await asyncio.sleep(self.chance.uniform(1, 4))
-        ballast.unlink()
-
-    async def _fail(self) -> None:
-        """Let the disk of a node fail for a while: then it is started on another machine."""
-        name = self._victim()
-        # The logs of the topic, after which a node goes on; or all, after which it ends.
-        self.disks[name].fail(self.chance.choice([f"/logs/{TOPIC}/", "/logs/"]))
-        await asyncio.sleep(self.chance.uniform(0.5, 3))
-        self.disks[name].heal()
-        self.cluster[name].kill()
-        await asyncio.to_thread(self.cluster[name].start)
-
-    async def _stop(self) -> None:
-        node = self.cluster[self._victim()]
-        await asyncio.to_thread(node.stop)
-        await asyncio.sleep(self.chance.uniform(0, 2))
-        await asyncio.to_thread(node.start)
-
-    async def _freeze(self) -> None:
-        node = self.cluster[self._victim()]
-        node.signal(signal.SIGSTOP)
-        await asyncio.sleep(self.chance.uniform(0.5, 8))
-        node.signal(signal.SIGCONT)
-
-    async def _cut(self) -> None:
-        proxy = self.proxies[self._victim()]
-        proxy.cut()
-        await asyncio.sleep(self.chance.uniform(0.5, 6))
-        proxy.heal()
-
-    async def _drop(self) -> None:
-        for _ in range(self.chance.randrange(1, 4)):
-            self.proxies[self._victim()].drop_all()
-            await asyncio.sleep(self.chance.uniform(0, 0.5))
-
     # The end
 
-    async def wait_until_whole(self, q: goqueue.Connection) -> None:
+    async def wait_until_whole(self) -> None:
         """Wait until every replica of every partition is in sync."""
         deadline = time.monotonic() + HEAL_S_MAX
-        partitions: tuple[object, ...] = ()
-        while time.monotonic() < deadline:
-            with contextlib.suppress(goqueue.GoQueueError):
-                found = partitions = await q.topics.partitions(TOPIC)
-                if all(len(each.isr) == NODES and not each.error for each in found):
-                    return
-            await asyncio.sleep(0.2)
+        partitions: list[object] = []
+        async with self.connect() as q:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(goqueue.GoQueueError):
+                    found = [
+                        each
+                        for topic in (TOPIC, *LEDGERS)
+                        for each in await q.topics.partitions(topic)
+                    ]
+                    if all(len(each.isr) == NODES and not each.error for each in found):
+                        return
+                    partitions = [*found]
+                await asyncio.sleep(0.2)
         raise RuntimeError(f"partitions were not whole after {HEAL_S_MAX:.0f} s: {partitions}")
 
     async def read_all(self, q: goqueue.Connection) -> dict[tuple[int, int], str]:
@@ -215,15 +120,15 @@ async def _run(soak: Soak, seconds: float, fault_every: float, faults: list[str]
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 await asyncio.sleep(soak.chance.uniform(0.5, 1.5) * fault_every)
-                await soak.disturb(faults)
-            await soak.wait_until_whole(q)
+                await soak.faults.inject(faults)
+            await soak.wait_until_whole()
         held = await soak.read_all(q)
         ends = await soak.committed_ends(q)
         violations = await load.violations(q, set(held))
-    for name in soak.cluster.names:
-        soak.cluster[name].stop()
+    codes = {name: soak.cluster[name].stop() for name in soak.cluster.names}
     verdict = judge(load.acknowledged, held, list(soak.copies(ends)))
     verdict.violations.extend(violations)
+    verdict.violations.extend(f"{name} ended with {code}" for name, code in codes.items() if code)
     return verdict
 
 
@@ -252,11 +157,11 @@ def main() -> int:
 def _set_up(stack: contextlib.ExitStack, folder: Path, seed: int, faults: list[str]) -> Soak:
     """A cluster that has formed, with what can be done to it; faults that cannot be are removed."""
     names = [f"node-{number}" for number in range(1, NODES + 1)]
-    for name in names if "fill" in faults else ():
+    for name in names if FILLS & set(faults) else ():
         reason = mount(folder / name, DISK_BYTES)
         if reason is not None:
             print(f"no disk is filled: {reason}")
-            faults.remove("fill")
+            faults[:] = [each for each in faults if each not in FILLS]
             break
         stack.callback(unmount, folder / name)
     disks = {name: FrailDisk(folder / f"{name}.disk", folder / name) for name in names}
@@ -281,9 +186,9 @@ def _report(soak: Soak, verdict: Verdict) -> int:
         **load.queue.counts(),
         **load.transactions.counts(),
         "publishes refused or unknown": load.refused,
-        "faults injected": sum(soak.faults.values()),
-        **soak.faults,
-        "bytes lost with the power": soak.bytes_lost,
+        "faults injected": sum(soak.faults.counts.values()),
+        **soak.faults.counts,
+        "bytes lost with the power": soak.faults.bytes_lost,
     }
     for name, count in counts.items():
         print(f"  {name:30} {count}")

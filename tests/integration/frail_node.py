@@ -2,13 +2,16 @@
 
 In DIRECTORY it notes how long each file was when it was last synced. So whoever kills the node can
 take away what a power cut takes (`cut_to_synced`). While there is a file `eio`, nothing is written
-to, or synced in, files whose paths contain what that says.
+to, or synced in, files whose paths contain what that says. The wall clock is wrong by as many
+seconds as a file `clock` says.
 """
 
 import errno
 import os
+import pkgutil
 import struct
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +23,9 @@ __all__ = ["FrailDisk", "program_on"]
 
 # An inode, and how much of it is synced.
 _NOTE = struct.Struct("<QQ")
-_NOTES, _EIO = "synced", "eio"
+_NOTES, _EIO, _CLOCK = "synced", "eio", "clock"
+# How often a node looks how wrong its clock is.
+_CLOCK_S = 0.05
 # What is written by the storage of a node, and by nobody else.
 _STORED = ("logs", "snapshots")
 
@@ -39,6 +44,13 @@ class FrailDisk:
 
     def heal(self) -> None:
         (self.folder / _EIO).unlink(missing_ok=True)
+
+    def skew_clock(self, seconds: int) -> None:
+        """Let the wall clock of the node be wrong by that much."""
+        # Replaced in one step: the node must not read half of it.
+        written = self.folder / f"{_CLOCK}.new"
+        written.write_text(str(seconds))
+        written.rename(self.folder / _CLOCK)
 
     def cut_to_synced(self) -> int:
         """Take away all that the node, which was killed, had not synced; how many bytes."""
@@ -91,7 +103,26 @@ class _Notes:
         return bool(part) and part in os.readlink(f"/proc/self/fd/{file.descriptor}")
 
 
-def _plant(notes: _Notes) -> None:
+class _WrongClock:
+    """The wall clock, wrong by what a file says."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / _CLOCK
+        self._looked_at = 0.0
+        self._error_ns = 0
+
+    def __call__(self) -> int:
+        now = time.monotonic()
+        if now - self._looked_at >= _CLOCK_S:
+            self._looked_at = now
+            try:
+                self._error_ns = int(self._file.read_text()) * 10**9
+            except FileNotFoundError:
+                self._error_ns = 0
+        return time.time_ns() + self._error_ns
+
+
+def _plant(notes: _Notes, wall_clock: _WrongClock) -> None:
     sync, create, commit = OsFile.sync, OsFileSystem.create, OsFileSystem.commit
 
     def noted_sync(file: OsFile) -> None:
@@ -119,7 +150,8 @@ def _plant(notes: _Notes) -> None:
             if each.is_synced and each.write_error is None and each.sync_error is None:
                 notes.synced(each.file)
 
-    planted = (
+    planted: tuple[tuple[object, str, object], ...] = (
+        (pkgutil.resolve_name("goqueue.runtime.clock"), "_read_wall", wall_clock),
         (OsFile, "sync", noted_sync),
         (OsFileSystem, "create", noted_create),
         (OsFileSystem, "commit", noted_commit),
@@ -130,5 +162,6 @@ def _plant(notes: _Notes) -> None:
 
 if __name__ == "__main__":
     folder = Path(sys.argv.pop(1))
-    _plant(_Notes(folder, Path(sys.argv[sys.argv.index("--data-dir") + 1])))
+    data = Path(sys.argv[sys.argv.index("--data-dir") + 1])
+    _plant(_Notes(folder, data), _WrongClock(folder))
     main()

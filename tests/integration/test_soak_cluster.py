@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 import goqueue
 from goqueue.client.retries import Retries
+from soak.cluster.faults import FAULTS
 from soak.cluster.verdict import Acknowledged, Copy, judge
 from tests.examples import IS_EXHAUSTIVE
 from tests.integration.frail_node import FrailDisk, program_on
@@ -18,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS, FAULT_EVERY = (60, 3) if IS_EXHAUSTIVE else (9, 1.2)
 PROCESSES = ("kill", "stop", "freeze", "cut", "drop", "kill all")
 DISKS = ("power", "power of all", "fill", "fail")
+# What is done to several nodes at once, to one at a bad moment, or for good.
+HARSH = tuple(each for each in FAULTS if each not in (*PROCESSES, *DISKS))
 
 
 def counts_of_soak(folder: Path, faults: Sequence[str]) -> dict[str, int]:
@@ -44,6 +48,14 @@ def test_a_cluster_whose_disks_fail_and_lose_power_keeps_every_promise(tmp_path:
     assert any(counts.get(name) for name in DISKS)
 
 
+@pytest.mark.long
+def test_a_cluster_keeps_every_promise_when_several_nodes_fail_at_bad_moments(
+    tmp_path: Path,
+) -> None:
+    """Disks are wiped and clocks jump as well."""
+    counts_of_soak(tmp_path / "soak", HARSH)
+
+
 def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(tmp_path: Path) -> None:
     """Else a run in which power was lost would show nothing."""
     disk = FrailDisk(tmp_path / "disk", tmp_path / "data")
@@ -64,6 +76,22 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(tmp_path: Path) 
         node.kill()
 
     assert ends == {"safe": 1, "late": 0}
+
+
+def test_the_clock_of_a_node_can_be_wrong(tmp_path: Path) -> None:
+    """Else a run in which clocks jumped would show nothing."""
+    disk = FrailDisk(tmp_path / "disk", tmp_path / "data")
+    disk.skew_clock(-3600)
+    node = ServerProcess(disk.data, program=program_on(disk))
+    node.start()
+    try:
+        with goqueue.connect_sync(node.url) as q:
+            q.topics.create("orders", partitions=1)
+            sent = q.publish("orders", "value")
+    finally:
+        node.kill()
+
+    assert -3700 < sent.timestamp / 1e9 - time.time() < -3500
 
 
 def test_a_disk_that_fails_refuses_what_it_cannot_keep_until_it_is_another_one(
