@@ -87,8 +87,8 @@ async def _run(settings: Settings, say: Say, ports_tried: int, log: ProcessLog) 
     if isinstance(started, int):
         return started
     server, url = started
-    if settings.tls.is_enabled:
-        loop.add_signal_handler(signal.SIGHUP, server.reload_certificates)
+    if settings.tls.is_enabled or settings.cluster.is_enabled:
+        loop.add_signal_handler(signal.SIGHUP, server.reload_files)
     # Why the node must not serve.
     refused: asyncio.Future[str] = loop.create_future()
     async with asyncio.TaskGroup() as tasks:

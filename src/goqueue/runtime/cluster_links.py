@@ -17,10 +17,18 @@ from goqueue.gateways.http import PEER_ROUTES, HttpApi, http_listener
 from goqueue.model.requests import derived_secret
 from goqueue.runtime.event_log import EventLog
 from goqueue.runtime.peers import Credentials, PeerConnections, PeerNetwork
-from goqueue.runtime.settings import Settings, TlsSettings
+from goqueue.runtime.secret_files import SecretFileUnusable, read_secret_file
+from goqueue.runtime.settings import (
+    SECRETS_MAX,
+    ClusterSettings,
+    Settings,
+    TlsSettings,
+    secret_problem,
+    split_secret,
+)
 from goqueue.runtime.tls import TlsListeners, TlsUnusable, build_client_context
 
-__all__ = ["cluster_config", "cluster_tls", "peer_connections", "sealing_secret"]
+__all__ = ["cluster_config", "cluster_tls", "peer_connections", "reload_secrets", "sealing_secret"]
 
 
 def cluster_config(settings: Settings, directory: str, *, is_clean: bool) -> ClusterConfig:
@@ -53,8 +61,9 @@ def sealing_secret(settings: Settings, own: bytes) -> bytes:
     that is sealed is of use to the node that made it.
     """
     cluster = settings.cluster
-    shared = cluster.secret.reveal() if cluster.is_enabled else ""
-    return derived_secret(shared.encode(), "sigv4") if shared else own
+    if not cluster.is_enabled or not cluster.secrets:
+        return own
+    return derived_secret(cluster.secrets[0].reveal().encode(), "sigv4")
 
 
 def cluster_tls(settings: Settings, log: EventLog) -> TlsListeners | None:
@@ -74,7 +83,9 @@ def peer_connections(
     network = PeerNetwork(
         endpoint=Endpoint(listener.host, listener.port, server_tls),
         peers=cluster.peers,
-        credentials=Credentials(cluster.secret, accepts_certificates=cluster.accepts_certificates),
+        credentials=Credentials(
+            *cluster.secrets, accepts_certificates=cluster.accepts_certificates
+        ),
         client_tls=client_tls,
         # Never opened: links hand it connections that have proved to be of the cluster.
         reports=http_listener(
@@ -84,6 +95,23 @@ def peer_connections(
         ),
     )
     return PeerConnections(network, log, SystemRandom())
+
+
+def reload_secrets(settings: ClusterSettings, peers: PeerConnections, log: EventLog) -> None:
+    """Read the file of the cluster's secret again: a small one, because somebody asked for it."""
+    path = settings.secret_file
+    if not path:
+        return
+    try:
+        found = split_secret(read_secret_file(path, SECRETS_MAX))
+        problem = secret_problem(found)
+    except SecretFileUnusable as unusable:
+        found, problem = (), str(unusable)
+    if problem is not None:
+        log("cluster_secret_reload_failed", file=path, reason=problem)
+        return
+    peers.replace_secrets(found)
+    log("cluster_secret_reloaded", file=path, accepted=len(found))
 
 
 class _ClientTls:

@@ -29,6 +29,22 @@ CLUSTER_ROWS = (
         per="endpoint",
     ),
     LogEvent(
+        name="cluster_secret_reloaded",
+        level=Level.INFO,
+        message="links prove themselves by the secrets that were read now",
+        fields={"file": "path of the file", "accepted": "how many secrets are accepted: 1 or 2"},
+        burst=0,
+    ),
+    LogEvent(
+        name="cluster_secret_reload_failed",
+        level=Level.ERROR,
+        message="the secret of the cluster was not replaced: the one in use stays",
+        fields={"file": "path of the file", "reason": "what is wrong with it"},
+        advice="Correct the file and send SIGHUP again. See "
+        "[Rotate the secret of a cluster](../guides/cluster-secret.md).",
+        burst=0,
+    ),
+    LogEvent(
         name="cluster_formed",
         level=Level.INFO,
         message="a cluster was formed",

@@ -19,8 +19,8 @@ class SecretFileUnusable(Exception):
     """Why a file is not used; the text continues the name of the file."""
 
 
-def read_secret_file(path: str) -> Secret:
-    """The content without the white space around it; raises SecretFileUnusable."""
+def read_secret_file(path: str, lines_max: int = 1) -> Secret:
+    """The content without white space around its lines; raises SecretFileUnusable."""
     check_private(path)
     try:
         with open(path, "rb") as file:
@@ -31,9 +31,12 @@ def read_secret_file(path: str) -> Secret:
         text = content.decode("ascii").strip()
     except UnicodeDecodeError:
         text = ""
-    if not text or not text.isprintable() or len(content) > _BYTES_MAX:
-        raise SecretFileUnusable("does not hold one line of visible ASCII characters")
-    return Secret(text)
+    lines = [line.strip() for line in text.split("\n")]
+    is_visible = all(line and line.isprintable() for line in lines)
+    if not is_visible or len(lines) > lines_max or len(content) > _BYTES_MAX:
+        most = "one line" if lines_max == 1 else f"one to {lines_max} lines"
+        raise SecretFileUnusable(f"does not hold {most} of visible ASCII characters")
+    return Secret("\n".join(lines))
 
 
 def check_private(path: str) -> str:

@@ -36,6 +36,7 @@ from goqueue.runtime.cluster_links import (
     cluster_config,
     cluster_tls,
     peer_connections,
+    reload_secrets,
     sealing_secret,
 )
 from goqueue.runtime.data_directory import DataDirectory
@@ -208,8 +209,10 @@ class Server:
             return Authenticator()
         return Authenticator(pump.identify, pump.record_failure)
 
-    def reload_certificates(self) -> None:
-        """Read the files of TLS again, in the background; does nothing without TLS."""
+    def reload_files(self) -> None:
+        """Read the files of TLS again, in the background, and the secret of the cluster."""
+        if self._peers is not None:
+            reload_secrets(self._settings.cluster, self._peers, self._log)
         for tls in (self._tls, self._peer_tls):
             if tls is not None:
                 tls.request_reload()

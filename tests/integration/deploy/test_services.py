@@ -233,7 +233,7 @@ def test_every_node_of_the_compose_cluster_has_valid_settings_and_waits_for_all(
     given = {**environment(), **service["environment"]}
 
     settings = read_settings(
-        {}, given, None, host_name=name, read_secret=lambda _: Secret("s" * 64)
+        {}, given, None, host_name=name, read_secret=lambda *_: Secret("s" * 64)
     )
 
     others = sorted(each for each in loaded["services"] if each != name)

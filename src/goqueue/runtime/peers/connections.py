@@ -8,7 +8,7 @@ the node can believe: `PeerConnected`, messages, `PeerDisconnected`, for each la
 import asyncio
 import ipaddress
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 import msgspec
@@ -38,6 +38,7 @@ from goqueue.model import (
     PeerLane,
     PeerMessage,
     PeerMessageReceived,
+    Secret,
     Send,
 )
 from goqueue.runtime.event_log import EventLog
@@ -53,6 +54,7 @@ _UNPROVED_MAX = 256
 _CONNECTIONS_MAX = 4 * _UNPROVED_MAX + len(PeerLane) * BROKERS_MAX
 _TICK_S = 1.0
 _SKEW_NS_MAX = 500_000_000
+_REPLACED = "the secret that proved it was replaced"
 
 
 class PeerNetwork(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,9 +251,27 @@ class PeerConnections:
     def proved(self, link: PeerLink) -> None:
         self._capacity.unproven.remove(link)
 
+    def replace_secrets(self, secrets: Sequence[Secret]) -> None:
+        """Accept these from now on, and send the first.
+
+        Links that a secret may have proved which is not accepted any more end; the brokers that
+        have another one are back at once.
+        """
+        if self.credentials.replace(secrets) and self._registry is not None:
+            for _, link in self._registry.links():
+                if self._is_outdated(link):
+                    link.end(_REPLACED)
+
+    def _is_outdated(self, link: PeerLink) -> bool:
+        """Whether a secret may have proved this link that is not accepted any more."""
+        return link.certificate is None and link.generation != self.credentials.generation
+
     def opened(self, link: PeerLink) -> None:
         registry, offer = self._registry, link.offer
         assert registry is not None
+        if self._is_outdated(link):
+            link.end(_REPLACED)
+            return
         for other in registry.add(offer, link):
             self._report_end(other, "")
             other.end("another link took its place")

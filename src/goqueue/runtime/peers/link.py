@@ -152,6 +152,8 @@ class PeerLink(asyncio.Protocol):
         self.attempt = attempt
         self.state = LinkState.HEAD
         self.certificate: ClientCertificate | None = None
+        # Which secrets may prove it: see `Credentials`.
+        self.generation = owner.credentials.generation
         self._loop = asyncio.get_running_loop()
         self._head = b""
         self._decoder = FrameDecoder()

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from goqueue.gateways import ClientCertificate
 from goqueue.model import Secret
@@ -63,13 +63,28 @@ class Outcome(enum.Enum):
 
 
 class Credentials:
-    """What proves a broker of the cluster: a secret, a verified certificate, or either."""
+    """What proves a broker of the cluster: a secret, a verified certificate, or either.
 
-    def __init__(self, secret: Secret, *, accepts_certificates: bool = False) -> None:
-        self._secret = secret
-        self._digest = hashlib.sha256(secret.reveal().encode()).digest() if secret else None
+    Several secrets are accepted while brokers are given another one; the first is sent.
+    """
+
+    def __init__(self, *secrets: Secret, accepts_certificates: bool = False) -> None:
         self._accepts_certificates = accepts_certificates
-        assert self._digest or accepts_certificates, "nothing would prove a broker"
+        self._secrets: tuple[Secret, ...] = ()
+        self._digests: tuple[bytes, ...] = ()
+        # Rises when a secret is no longer accepted.
+        self.generation = 0
+        self.replace(secrets)
+
+    def replace(self, secrets: Sequence[Secret]) -> bool:
+        """Accept these from now on, and send the first; whether another one was accepted before."""
+        kept = tuple(each for each in secrets if each)
+        assert kept or self._accepts_certificates, "nothing would prove a broker"
+        digests = tuple(hashlib.sha256(each.reveal().encode()).digest() for each in kept)
+        has_dropped = not set(self._digests) <= set(digests)
+        self._secrets, self._digests = kept, digests
+        self.generation += has_dropped
+        return has_dropped
 
     def prove(self, authorization: str, certificate: ClientCertificate | None) -> bool:
         """Whether the caller is a broker of the cluster; takes the same time for any secret."""
@@ -77,13 +92,15 @@ class Credentials:
             return True
         scheme, _, given = authorization.partition(" ")
         digest = hashlib.sha256(given.strip().encode()).digest()
-        is_equal = hmac.compare_digest(digest, self._digest or bytes(32))
-        return is_equal and self._digest is not None and scheme.lower() == "bearer"
+        known = [hmac.compare_digest(digest, each) for each in self._digests or (bytes(32),)]
+        return any(known) and bool(self._digests) and scheme.lower() == "bearer"
 
     @property
     def header(self) -> str:
         """The header that proves this broker to another; empty if a certificate does."""
-        return f"Authorization: Bearer {self._secret.reveal()}\r\n" if self._secret else ""
+        if not self._secrets:
+            return ""
+        return f"Authorization: Bearer {self._secrets[0].reveal()}\r\n"
 
 
 def request_head(host: str, credentials: Credentials) -> bytes:

@@ -3,8 +3,14 @@
 Precedence: flag, environment, file, default. Binds nothing and starts nothing.
 """
 
-from goqueue.runtime.settings.catalogue import SETTINGS, Feature, Setting
-from goqueue.runtime.settings.cluster import ClusterSettings, EtcdSettings, TlsSettings
+from goqueue.runtime.settings.catalogue import SECRETS_MAX, SETTINGS, Feature, Setting
+from goqueue.runtime.settings.cluster import (
+    ClusterSettings,
+    EtcdSettings,
+    TlsSettings,
+    secret_problem,
+    split_secret,
+)
 from goqueue.runtime.settings.kinds import Listener, Network
 from goqueue.runtime.settings.loader import (
     ApiSettings,
@@ -34,6 +40,7 @@ from goqueue.runtime.settings.sources import (
 
 __all__ = [
     "CONFIG_FLAG",
+    "SECRETS_MAX",
     "SETTINGS",
     "ApiSettings",
     "AuditSettings",
@@ -63,4 +70,6 @@ __all__ = [
     "load_settings",
     "read_settings",
     "read_settings_file",
+    "secret_problem",
+    "split_secret",
 ]

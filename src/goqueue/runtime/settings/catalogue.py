@@ -73,6 +73,7 @@ __all__ = [
     "LOG_LEVEL",
     "LOG_SLOW_DISK",
     "METRICS_PARTITIONS",
+    "SECRETS_MAX",
     "SETTINGS",
     "TLS",
     "TRACING_EXPORTERS",
@@ -145,7 +146,7 @@ class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One setting. `harmless` are values besides the default that do not need its feature.
 
     A secret is never a flag. The setting whose `secret` is its name holds the path of a file with
-    its value instead.
+    its value instead, in at most `secret_lines` lines.
     """
 
     name: str
@@ -157,6 +158,7 @@ class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     short_flag: str = ""
     harmless: tuple[T, ...] = ()
     secret: str = ""
+    secret_lines: int = 1
 
     @property
     def variable(self) -> str:
@@ -185,7 +187,9 @@ class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return self.kind.show(value)
 
 
-def _secret(name: str, feature: Feature, meaning: str) -> "tuple[Setting[Secret], Setting[str]]":
+def _secret(
+    name: str, feature: Feature, meaning: str, *, lines: int = 1, file_meaning: str = ""
+) -> "tuple[Setting[Secret], Setting[str]]":
     """A secret, and the setting with the path of a file that holds it."""
     return (
         Setting(
@@ -200,9 +204,10 @@ def _secret(name: str, feature: Feature, meaning: str) -> "tuple[Setting[Secret]
             name=f"{name}_file",
             kind=TEXT,
             default="",
-            meaning=f"File with the value of {name}.",
+            meaning=file_meaning or f"File with the value of {name}.",
             feature=feature,
             secret=name,
+            secret_lines=lines,
         ),
     )
 
@@ -512,8 +517,14 @@ CLUSTER_ETCD = EtcdRows(
     cert_file=_cluster("etcd_cert_file", TEXT, "", "Certificate of this node for etcd, in PEM."),
     key_file=_cluster("etcd_key_file", TEXT, "", "Private key of that certificate, in PEM."),
 )
+# The one that is sent, and another one while nodes are given that.
+SECRETS_MAX = 2
 CLUSTER_SECRET, CLUSTER_SECRET_FILE = _secret(
-    "cluster.secret", Feature.CLUSTER, "Shared secret of the nodes."
+    "cluster.secret",
+    Feature.CLUSTER,
+    "Shared secret of the nodes.",
+    lines=SECRETS_MAX,
+    file_meaning="File with the value of cluster.secret; a second line is accepted as well.",
 )
 CLUSTER_TLS = _tls("cluster_tls", Feature.CLUSTER, "between nodes", False)
 

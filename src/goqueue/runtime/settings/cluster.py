@@ -19,6 +19,7 @@ from goqueue.runtime.settings.catalogue import (
     CLUSTER_PEERS,
     CLUSTER_QUORUM,
     CLUSTER_SECRET,
+    CLUSTER_SECRET_FILE,
     CLUSTER_TLS,
     LISTENERS_HTTP,
     LISTENERS_INTERNAL,
@@ -35,6 +36,8 @@ __all__ = [
     "build_cluster",
     "build_tls",
     "check_cluster",
+    "secret_problem",
+    "split_secret",
 ]
 
 _SECRET_CHARACTERS_ADVISED = 16
@@ -69,8 +72,9 @@ class EtcdSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The place of this node in a cluster, and what proves nodes to each other.
 
-    `quorum` 0 is a majority, `catch_up_bytes_per_sec` 0 no limit. `secret` is
-    empty where certificates prove nodes. Without `etcd` the nodes keep the metadata themselves.
+    `quorum` 0 is a majority, `catch_up_bytes_per_sec` 0 no limit. There are no `secrets`
+    where certificates prove nodes; the first one is sent, each is accepted. Without `etcd` the
+    nodes keep the metadata themselves.
     """
 
     is_enabled: bool = False
@@ -79,7 +83,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     client_advertise: str = ""
     quorum: int = 0
     catch_up_bytes_per_sec: int = 0
-    secret: Secret = Secret("")
+    secrets: tuple[Secret, ...] = ()
+    secret_file: str = ""
     tls: TlsSettings = TlsSettings()
     etcd: EtcdSettings | None = None
 
@@ -87,6 +92,19 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     def accepts_certificates(self) -> bool:
         """Whether a verified certificate proves a node."""
         return self.tls.is_enabled and self.tls.client_auth != "none"
+
+
+def split_secret(value: Secret) -> tuple[Secret, ...]:
+    """The secrets in the lines of a value."""
+    return tuple(Secret(line) for line in value.reveal().split("\n") if line)
+
+
+def secret_problem(secrets: tuple[Secret, ...]) -> str | None:
+    """Why these secrets cannot prove nodes to each other."""
+    for secret in (each.reveal() for each in secrets):
+        if not (secret.isascii() and secret.isprintable() and " " not in secret):
+            return "has characters that cannot be sent: use visible ASCII characters"
+    return None
 
 
 def build_tls(values: Values, rows: TlsRows) -> TlsSettings:
@@ -113,7 +131,8 @@ def build_cluster(values: Values) -> ClusterSettings:
         client_advertise=values.value(CLUSTER_CLIENT_ADVERTISE),
         quorum=values.value(CLUSTER_QUORUM),
         catch_up_bytes_per_sec=values.value(CLUSTER_CATCH_UP_BYTES_PER_SEC),
-        secret=values.value(CLUSTER_SECRET),
+        secrets=split_secret(values.value(CLUSTER_SECRET)),
+        secret_file=values.value(CLUSTER_SECRET_FILE),
         tls=build_tls(values, CLUSTER_TLS),
         etcd=_build_etcd(values) if values.value(CLUSTER_METADATA) == _ETCD else None,
     )
@@ -177,17 +196,17 @@ def _check_reach(values: Values, problems: list[Problem], peers: tuple[Listener,
 
 
 def _check_proof(values: Values, problems: list[Problem], warnings: list[str]) -> None:
-    secret = values.value(CLUSTER_SECRET).reveal()
+    secrets = split_secret(values.value(CLUSTER_SECRET))
     tls = build_tls(values, CLUSTER_TLS)
     if tls.is_enabled:
         _check_certificates(tls, values, problems)
-    if not secret and not (tls.is_enabled and tls.client_auth in _REQUIRED):
+    problem = secret_problem(secrets)
+    if not secrets and not (tls.is_enabled and tls.client_auth in _REQUIRED):
         reason = "is empty: set it, or cluster_tls with client_auth=require-verify"
         problems.append(values.refused(CLUSTER_SECRET, reason))
-    elif secret and not (secret.isascii() and secret.isprintable() and " " not in secret):
-        reason = "has characters that cannot be sent: use visible ASCII characters"
-        problems.append(values.refused(CLUSTER_SECRET, reason))
-    elif secret and len(secret) < _SECRET_CHARACTERS_ADVISED:
+    elif problem is not None:
+        problems.append(values.refused(CLUSTER_SECRET, problem))
+    elif any(len(each.reveal()) < _SECRET_CHARACTERS_ADVISED for each in secrets):
         least = _SECRET_CHARACTERS_ADVISED
         warnings.append(f"cluster.secret is short: use at least {least} random characters")
 

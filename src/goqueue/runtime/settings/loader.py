@@ -251,7 +251,7 @@ def read_settings(
     *,
     host_name: str,
     has_module: Callable[[str], bool] = lambda _: True,
-    read_secret: Callable[[str], Secret] = read_secret_file,
+    read_secret: Callable[[str, int], Secret] = read_secret_file,
 ) -> Settings:
     """Settings by precedence: flag, environment, file, default. Flags are keyed by setting.
 
@@ -312,7 +312,7 @@ def _check_host_name(values: Values, problems: list[Problem]) -> None:
 
 
 def _read_secrets(
-    values: Values, problems: list[Problem], read_secret: Callable[[str], Secret]
+    values: Values, problems: list[Problem], read_secret: Callable[[str, int], Secret]
 ) -> None:
     """Put the content of secret files where the secrets themselves would be."""
     by_name = {setting.name: setting for setting in SETTINGS}
@@ -326,7 +326,7 @@ def _read_secrets(
             problems.append(problem_with(setting, path.place, path.value, reason))
             continue
         try:
-            value = read_secret(str(path.value))
+            value = read_secret(str(path.value), setting.secret_lines)
         except SecretFileUnusable as unusable:
             problems.append(problem_with(setting, path.place, path.value, str(unusable)))
         else:

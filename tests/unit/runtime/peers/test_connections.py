@@ -20,13 +20,16 @@ from goqueue.model import (
     Secret,
     Send,
 )
+from goqueue.runtime.cluster_links import reload_secrets
 from goqueue.runtime.event_log import EventLog
 from goqueue.runtime.peers import Credentials, PeerConnections, PeerNetwork
+from goqueue.runtime.settings import ClusterSettings
 from goqueue.runtime.tls import build_client_context, build_context
 from tests.certificates import NEEDS_OPENSSL, Authority, Issued
 from tests.free_ports import free_ports
 
 SECRET = Secret("-".join(["secret"] * 3))
+NEW = Secret("-".join(["another"] * 3))
 PATIENCE_S = 15.0
 
 
@@ -288,6 +291,70 @@ def test_brokers_with_different_secrets_never_connect() -> None:
         assert near.take() == far.take() == []
 
     with_two(test, second={"credentials": Credentials(Secret("another-secret"))})
+
+
+def test_brokers_find_each_other_by_any_secret_that_the_other_accepts() -> None:
+    """The first two rounds of a rotation, in either order of the brokers."""
+
+    async def test(near: Broker, far: Broker) -> None:
+        await connected(near, far)
+
+    both: dict[str, object] = {"credentials": Credentials(SECRET, NEW)}
+    with_two(test, first=both)
+    with_two(test, first=both, second={"credentials": Credentials(NEW, SECRET)})
+
+
+def test_links_that_a_removed_secret_proved_end_and_are_opened_by_the_other() -> None:
+    async def test(near: Broker, far: Broker) -> None:
+        def are_ended() -> bool:
+            words = b"the secret that proved it was replaced"
+            return any(words in line for line in near.lines + far.lines)
+
+        await connected(near, far)
+        for secrets in ((SECRET, NEW), (NEW, SECRET)):
+            for each in (near, far):
+                each.links.replace_secrets(secrets)
+        await asyncio.sleep(0.05)
+        assert not are_ended()
+        for each in (near, far):
+            each.links.replace_secrets((NEW,))
+        await until(are_ended)
+        await connected(near, far)
+
+    with_two(test)
+
+
+def test_a_broker_that_has_only_the_removed_secret_is_kept_out() -> None:
+    async def test(near: Broker, far: Broker) -> None:
+        await connected(near, far)
+        near.links.replace_secrets((NEW,))
+        await until(lambda: near.lanes() == far.lanes() == 0)
+        refused = near.links.refused_total
+        await until(lambda: near.links.refused_total > refused)
+        assert near.lanes() == 0
+
+    with_two(test, second={"credentials": Credentials(SECRET)})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("a b", b"cannot be sent"), ("", b"does not hold one to 2 lines")]
+)
+def test_a_secret_file_that_cannot_be_used_replaces_nothing_and_the_log_says_why(
+    tmp_path: Path, text: str, reason: bytes
+) -> None:
+    path = tmp_path / "secret"
+    path.write_text(text)
+    path.chmod(0o600)
+
+    async def test(near: Broker, far: Broker) -> None:
+        await connected(near, far)
+        log = EventLog(near.lines.append)
+        reload_secrets(ClusterSettings(secret_file=str(path)), near.links, log)
+        assert b"cluster_secret_reload_failed" in near.lines[-1]
+        assert reason in near.lines[-1]
+        assert near.links.credentials.prove(f"Bearer {SECRET.reveal()}", None)
+
+    with_two(test)
 
 
 @pytest.fixture(scope="module")

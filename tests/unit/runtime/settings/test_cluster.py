@@ -42,7 +42,7 @@ def test_a_node_alone_has_no_listener_for_others_and_no_cluster() -> None:
 def test_a_member_on_loopback_needs_peers_and_a_secret() -> None:
     settings = read(environment=given(MEMBER))
     assert settings.cluster.peers == ("127.0.0.1:7001", "127.0.0.1:7002")
-    assert settings.cluster.secret.reveal() == "s" * 20
+    assert [each.reveal() for each in settings.cluster.secrets] == ["s" * 20]
     assert str(settings.listeners.internal) == "127.0.0.1:7000"
     assert settings.warnings == ()
 
