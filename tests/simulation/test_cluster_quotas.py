@@ -9,6 +9,9 @@ from goqueue.model.requests import (
     CreateTopic,
     DescribePartitions,
     DescribeUsage,
+    Join,
+    Joined,
+    ListTenantGroups,
     PartitionList,
     Publish,
     Published,
@@ -17,6 +20,7 @@ from goqueue.model.requests import (
     ResetUsage,
     Role,
     TenantDescription,
+    TenantNames,
     TenantUsage,
     TopicConfig,
     TopicDescription,
@@ -160,3 +164,43 @@ def test_any_node_tells_what_a_tenant_used_on_all_of_them(calm: KeyedCluster) ->
     unknown = calm.try_to_ask(DescribeUsage(tenant="globex"), calm.run.machines[1])
     assert isinstance(unknown, Refused)
     assert unknown.code is Code.TENANT_NOT_FOUND
+
+
+def test_any_node_lists_the_groups_of_a_tenant_also_when_their_coordinator_is_lost() -> None:
+    calm = KeyedCluster()
+    calm.ask(CreateTenant(id="acme", name="Acme"), TenantDescription)
+    config = TopicConfig(replication_factor=3, min_insync_replicas=2)
+    calm.ask(CreateTopic(name="acme.orders", partitions=1, config=config), TopicDescription)
+    for group in ("acme.readers", "readers"):
+        join = Join(group=group, client_id="c", topics=("acme.orders",), token=group)
+        calm.ask(join, Joined)
+
+    for lost in (False, True):
+        if lost:
+            calm.lose_coordinator()
+        for machine in calm.run.machines:
+            for tenant, names in (("acme", ("acme.readers",)), ("default", ("readers",))):
+                listed = calm.try_to_ask(ListTenantGroups(tenant=tenant), machine)
+                assert listed == TenantNames(tenant_id=tenant, names=names)
+    refused = calm.try_to_ask(ListTenantGroups(tenant="nobody"))
+    assert isinstance(refused, Refused)
+    assert refused.code is Code.TENANT_NOT_FOUND
+
+
+def test_groups_of_a_tenant_are_bounded_through_whichever_node_they_come() -> None:
+    calm = KeyedCluster()
+    calm.ask(CreateTenant(id="acme", name="Acme"), TenantDescription)
+    changes = QuotaChanges(max_consumer_groups=2)
+    calm.ask(AlterQuotas(tenant="acme", changes=changes), Quotas)
+    config = TopicConfig(replication_factor=3, min_insync_replicas=2)
+    calm.ask(CreateTopic(name="acme.orders", partitions=1, config=config), TopicDescription)
+    _, second, third = calm.run.machines
+
+    def join(name: str) -> Join:
+        return Join(group=name, client_id="c", topics=("acme.orders",), token=name)
+
+    calm.ask(join("acme.one"), Joined)
+    assert isinstance(calm.try_to_ask(join("acme.two"), second), Joined)
+    refused = calm.try_to_ask(join("acme.three"), third)
+    assert isinstance(refused, Refused)
+    assert (refused.code, refused.facts["quota"]) == (Code.QUOTA_EXCEEDED, "max_consumer_groups")

@@ -388,6 +388,7 @@ def _handle_groups(handle: HandlerTable, components: Components) -> None:
     handle(DescribeRebalances, components.cooperative_groups.describe_rebalances)
     handle(Drain, components.membership.drain)
     handle(Leave, components.membership.leave)
+    handle(ListTenantGroups, components.security.list_groups)
     handle(ListGroups, lambda request, _, now: components.membership.list_all(request, now))
     handle(DescribeGroup, components.membership.describe)
     handle(DeleteGroup, lambda request, asked, _: _delete_group(components, request, asked))
@@ -508,7 +509,6 @@ def _handle_security(handle: HandlerTable, security: SecurityAdmin) -> None:
     handle(ResetUsage, security.reset_usage)
     handle(DescribeTenantStatistics, security.describe_statistics)
     handle(ListTenantTopics, security.list_topics)
-    handle(ListTenantGroups, security.list_groups)
 
 
 def errand_table(components: Components, state: NodeState) -> dict[Errand, Callable[[Now], None]]:

@@ -161,8 +161,14 @@ class SecurityAdmin:
 
     def list_groups(self, request: RequestId, command: ListTenantGroups, _: Now) -> None:
         tenant = self._registry.tenants.find(command.tenant)
-        names = self._quotas.groups_of(tenant)
-        self._answer(request, TenantNames(tenant_id=tenant.id, names=tuple(sorted(names))))
+        names = TenantNames(
+            tenant_id=tenant.id, names=tuple(sorted(self._quotas.groups_of(tenant)))
+        )
+        if self._state.coordinator_epoch is None:
+            self._answer(request, names)
+        else:
+            # Of a cluster the coordinator says it, which keeps no journal of tenants.
+            self._state.journals.answer_current(request, names)
 
     # Journal
 
