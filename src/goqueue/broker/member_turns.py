@@ -76,6 +76,9 @@ class MemberTurns:
             if self._edge.take_news() or self._transactions.publishes.can_ask:
                 self._member.replicas.finish_turn(now)
                 self._take_steps(now)
+            elif not self._edge.has_taken:
+                # As in most turns: no answer came from which anything could follow.
+                break
             more = finish(now)
             if not more:
                 break

@@ -76,6 +76,8 @@ _logger = logging.getLogger(__name__)
 _OPENED_TOGETHER = 64
 # How long events are handled before the event loop serves sockets again.
 _SLICE_NS = 2_000_000
+# As many events as the node handles in one turn at most.
+_EVENTS_MAX = 16
 
 # The segments that were scanned for one read.
 Rebuilt = tuple[tuple[LogId, Offset], ...]
@@ -100,7 +102,7 @@ class _Inbox(Protocol):
 
     def __bool__(self) -> bool: ...
 
-    def take(self) -> deque[NodeEvent]: ...
+    def take(self, at_most: int) -> Sequence[NodeEvent]: ...
 
 
 class Pump:
@@ -129,6 +131,8 @@ class Pump:
         self._inbox: _Inbox | None = None
         self._loop = asyncio.get_running_loop()
         self._events: deque[NodeEvent] = deque()
+        # What was taken from peers and from this node, and the last turns left for the next.
+        self._turn: deque[NodeEvent] = deque()
         # Log reads that the node requested; they count towards the slice too.
         self._reads: deque[Fetch | Find] = deque()
         # Searches by time that have to scan segments, reads of many old records, each one at a time
@@ -228,7 +232,7 @@ class Pump:
             self._serving.set()
         if self._quiet is None:
             return
-        is_idle = not self._waiting and not self._events and not self._reads
+        is_idle = not (self._waiting or self._events or self._turn or self._reads)
         if is_idle and not self._beside and self._node.is_quiet:
             self._quiet.set()
 
@@ -302,23 +306,34 @@ class Pump:
     def _handle_events(self) -> None:
         """Handle queued events for a slice of time; the rest follows after other callbacks."""
         events, reads, handle_some = self._events, self._reads, self._node.handle_some
-        inbox = self._inbox
+        turn = self._turn
         now = read_clock()
         end = now.instant + _SLICE_NS
-        while events or reads or inbox:
+        while events or reads or turn or self._inbox:
             if now.instant >= end:
                 self._is_scheduled = True
                 self._loop.call_soon(self._resume)
                 return
             if reads:
                 self._read_for_node(reads.popleft())
+            elif turn or self._inbox:
+                if not turn:
+                    self._gather_turn()
+                self._carry_out(handle_some(turn, now))
             else:
-                if inbox:
-                    # In turn with all else: neither waits for the other to be empty.
-                    self._carry_out(handle_some(inbox.take(), now))
-                if events:
-                    self._carry_out(handle_some(events, now))
+                self._carry_out(handle_some(events, now))
             now = read_clock()
+
+    def _gather_turn(self) -> None:
+        """Let events of peers and of this node share a turn, which costs the same for all of them.
+
+        Neither waits for the other to be empty.
+        """
+        turn, events = self._turn, self._events
+        if self._inbox is not None:
+            turn.extend(self._inbox.take(_EVENTS_MAX // 2 if events else _EVENTS_MAX))
+        while events and len(turn) < _EVENTS_MAX:
+            turn.append(events.popleft())
 
     def _read_for_node(self, effect: Fetch | Find) -> None:
         if isinstance(effect, Fetch):

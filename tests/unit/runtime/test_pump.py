@@ -3,22 +3,28 @@
 import asyncio
 import errno
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from goqueue.broker import Node
+from goqueue.broker import Node, NodeEvent
 from goqueue.model import (
     LOCAL,
+    Asked,
     Code,
     DiskEvent,
     Effect,
+    Left,
     LogId,
     LogSettings,
     Message,
+    NodeEffect,
+    Now,
     Offset,
     Refused,
+    RequestId,
     Seek,
     Slice,
     Timestamp,
@@ -153,6 +159,57 @@ def test_commands_that_are_asked_together_are_written_together(
     asyncio.run(run())
     writes = [each for each in handed_over[0] if isinstance(each, Write)]
     assert len(writes) == 5
+
+
+class Post:
+    """Events as peers bring them."""
+
+    def __init__(self) -> None:
+        self.events: list[NodeEvent] = []
+        self.wake: Callable[[], None] = lambda: None
+
+    def __bool__(self) -> bool:
+        return bool(self.events)
+
+    def take(self, at_most: int) -> list[NodeEvent]:
+        taken, self.events = self.events[:at_most], self.events[at_most:]
+        return taken
+
+
+def test_events_of_peers_and_of_the_node_share_turns_and_keep_their_orders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[list[NodeEvent]] = []
+    handle_really = Node.handle_some
+
+    def handle_some(node: Node, events: deque[NodeEvent], now: Now) -> list[NodeEffect]:
+        before = list(events)
+        effects = handle_really(node, events, now)
+        turns.append(before[: len(before) - len(events)])
+        return effects
+
+    async def run() -> None:
+        shell, post = Shell(tmp_path), Post()
+        shell.pump.connect(post, lambda _: None)
+        shell.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await shell.pump.wait_until_serving()
+            monkeypatch.setattr(Node, "handle_some", handle_some)
+            asked = [asyncio.ensure_future(shell.pump.ask(ListTopics(), LOCAL)) for _ in range(12)]
+            post.events += [Left(request=RequestId(1_000 + number)) for number in range(20)]
+            await asyncio.gather(*asked)
+            # It handles what came before it.
+            await shell.pump.ask(ListTopics(), LOCAL)
+            await shell.close()
+
+    asyncio.run(run())
+    first = [type(each) for each in turns[0]]
+    assert (first.count(Left), first.count(Asked)) == (8, 8)
+    handled = [each for turn in turns for each in turn]
+    for kind, count in ((Left, 20), (Asked, 13)):
+        requests = [each.request for each in handled if isinstance(each, kind)]
+        assert len(requests) == count
+        assert requests == sorted(requests)
 
 
 def test_a_command_that_was_asked_just_before_a_stop_is_carried_out(tmp_path: Path) -> None:

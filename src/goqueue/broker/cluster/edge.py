@@ -133,6 +133,8 @@ class ClusterEdge:
         self._led = led
         # Whether an answer was taken by this broker itself since the last look.
         self._has_news = False
+        # Whether the last call of `take` found answers to commands that ran for others.
+        self.has_taken = False
         self.routes = Routes(
             state.node_id,
             image=lambda: None if member.metadata is None else member.metadata.image,
@@ -548,16 +550,19 @@ class ClusterEdge:
     def take(self, effects: Sequence[NodeEffect], now: Now) -> list[NodeEffect]:
         """The effects without the answers to commands that ran for others; those go to them."""
         kept: list[NodeEffect] = []
+        self.has_taken = False
         for effect in effects:
             kind = type(effect)
             if kind is Answer:
                 assert isinstance(effect, Answer)
                 if effect.request < 0:
+                    self.has_taken = True
                     self._take_answer(effect, now)
                     continue
             elif kind is Serve:
                 assert isinstance(effect, Serve)
                 if effect.request < 0:
+                    self.has_taken = True
                     self._take_serve(effect, kept, now)
                     continue
             kept.append(effect)

@@ -11,15 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from goqueue.broker import NodeEvent
 from goqueue.cluster import BROKERS_MAX
 from goqueue.model import PeerConnected, PeerEvent, PeerLane, PeerMessageReceived
 from goqueue.runtime.peers.link import PeerLink
 
 __all__ = ["PeerInbox"]
 
-# As many events as the node handles in one turn at most.
-_TAKEN_MAX = 16
 _LIVES_MAX = 4 * BROKERS_MAX
 
 
@@ -37,7 +34,6 @@ class PeerInbox:
     def __init__(self) -> None:
         self._control: deque[_Entry] = deque()
         self._bulk: deque[_Entry] = deque()
-        self._taken: deque[NodeEvent] = deque()
         # The life of each broker that connected last: its directory and incarnation.
         self._lives: dict[str, tuple[str, int]] = {}
         self.wake: Callable[[], None] = _stay_asleep
@@ -45,7 +41,7 @@ class PeerInbox:
         self.stale_total = 0
 
     def __bool__(self) -> bool:
-        return bool(self._control or self._bulk or self._taken)
+        return bool(self._control or self._bulk)
 
     def put(
         self, event: PeerEvent, lane: PeerLane, link: PeerLink | None = None, size: int = 0
@@ -61,10 +57,10 @@ class PeerInbox:
         queue.append(_Entry(event, link, size))
         self.wake()
 
-    def take(self) -> deque[NodeEvent]:
-        """The events of the next turn; those that the node leaves come again."""
-        taken = self._taken
-        while len(taken) < _TAKEN_MAX and (self._control or self._bulk):
+    def take(self, at_most: int) -> list[PeerEvent]:
+        """The next events, which the node handles in this order and before those that follow."""
+        taken: list[PeerEvent] = []
+        while len(taken) < at_most and (self._control or self._bulk):
             entry = self._control.popleft() if self._control else self._bulk.popleft()
             if entry.link is not None:
                 entry.link.handled(entry.size)

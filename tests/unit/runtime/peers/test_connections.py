@@ -75,11 +75,7 @@ class Broker:
 
     def take(self) -> list[PeerEvent]:
         while self.links.inbox:
-            taken = self.links.inbox.take()
-            while taken:
-                event = taken.popleft()
-                assert isinstance(event, PeerEvent)
-                self.events.append(event)
+            self.events += self.links.inbox.take(16)
         return self.events
 
     def lanes(self) -> int:
