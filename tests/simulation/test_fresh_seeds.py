@@ -16,6 +16,7 @@ from goqueue.sim.cluster import (
     QuorumRun,
     ReplicationRun,
     ScheduleRun,
+    SchemaRun,
     TransactionRun,
 )
 from tests.examples import IS_EXHAUSTIVE
@@ -169,4 +170,15 @@ def test_no_fresh_seed_loses_or_doubles_a_delayed_message_of_a_cluster(block: in
         trace = Trace()
         with named_when_it_fails("delays", seed):
             DelayRun(seed, trace).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_loses_a_schema_of_a_cluster_or_gives_its_id_again(block: int) -> None:
+    seeds = _fresh(14 * _TESTS + block)
+    # A run takes a second.
+    for seed in seeds if IS_EXHAUSTIVE else seeds[:2]:
+        trace = Trace()
+        with named_when_it_fails("cluster-schemas", seed):
+            SchemaRun(seed, trace).live()
         assert len(trace) > 0, seed

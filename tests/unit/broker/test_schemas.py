@@ -7,6 +7,7 @@ import pytest
 
 from goqueue.broker import JournalLimits
 from goqueue.model import (
+    MILLISECOND,
     Caller,
     CheckCompatibility,
     Code,
@@ -38,7 +39,14 @@ from goqueue.model import (
     SubjectList,
     VersionList,
 )
-from goqueue.model.requests import Done, KeyDescription, Role
+from goqueue.model.requests import (
+    CreateTenant,
+    DeleteTenant,
+    Done,
+    KeyDescription,
+    Role,
+    TenantDescription,
+)
 from tests.unit.broker.driven_node import Crashed, DrivenNode, cut_off
 from tests.unit.security.secrets import key_id, new_key
 
@@ -224,6 +232,28 @@ def test_a_check_leaves_the_node_free_for_others_and_keeps_the_order_of_changes(
     assert node.reply(first, SchemaDescription).version == 1
     assert node.reply(second, SchemaDescription).version == 2
     assert node.reply(level, Compatibility).level is Level.NONE
+
+
+def test_a_check_begins_again_when_what_it_rests_on_has_changed() -> None:
+    """The subject that it refers to goes with its tenant while it is checked."""
+    node = DrivenNode()
+    node.ask(CreateTenant(id="acme", name="Acme"), TenantDescription)
+    _register(node, '{"type": "enum", "name": "E", "symbols": ["A"]}', "acme.a")
+    reference = SchemaReference(name="E", subject="acme.a", version=1)
+    held = node.hold_checks()
+    command = RegisterSchema(subject="acme.b", schema=_schema('"E"', reference))
+    request = node.begin(command)
+    deletion = node.begin(DeleteTenant(id="acme", is_forced=True))
+    for _ in range(5):
+        node.advance(20 * MILLISECOND)
+    node.reply(deletion, Done)
+    assert len(held) == 1
+    node.release_checks()
+
+    with pytest.raises(Refused) as refused:
+        node.reply(request, SchemaDescription)
+    assert refused.value.code is Code.SCHEMA_INVALID
+    assert node.ask(ListSubjects(), SubjectList).subjects == ()
 
 
 def test_a_client_that_leaves_registers_nothing() -> None:
