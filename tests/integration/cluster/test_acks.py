@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+import pytest
 
 import goqueue
 from goqueue.client.batch import ProducerConfig
@@ -109,6 +110,26 @@ def ways_to(cluster: ClusterProcesses, name: str, home: Path) -> Iterator[dict[s
         }
 
 
+def codes_of_bound_ways(url: str, value: str) -> dict[str, str]:
+    """What is answered in each way that waits for all copies, whatever its caller wants."""
+
+    def post(path: str, body: dict[str, object]) -> str:
+        return str(HTTP.post(f"{url}/topics/orders/{path}", json=body, timeout=30).json()["code"])
+
+    codes = {
+        "delayed": post("messages", {"messages": [{"value": value, "delay": "1h"}]}),
+        "request": post("request", {"value": value}),
+    }
+    # The abort is answered when all copies hold its marker, which is not waited for.
+    with (
+        goqueue.connect_sync(url, retries=Retries(total_s=0.2), timeout_s=1) as q,
+        pytest.raises(goqueue.GoQueueError) as refused,
+        q.transaction(value.replace(" ", "-")) as transaction,
+    ):
+        transaction.publish("orders", value).wait()
+    return {**codes, "transaction": refused.value.code}
+
+
 def stored(cluster: ClusterProcesses, name: str) -> list[str]:
     answer = HTTP.get(
         f"{cluster[name].url}/topics/orders/partitions/0/messages",
@@ -161,6 +182,10 @@ def test_acks_mean_the_same_in_every_way_of_publishing_and_at_every_node(
                     expected.add(value)
     wait_until(lambda: len(stored(cluster, "node-1")) == before + len(expected))
     assert set(stored(cluster, "node-1")[before:]) == expected
+    # The first transaction also makes the log of the coordinator.
+    with goqueue.connect_sync(cluster["node-1"].url) as q, q.transaction("first") as transaction:
+        transaction.publish("orders", "in a transaction").wait()
+    expected.add("in a transaction")
 
     # One copy too few, and the ISR is never made smaller than the minimum.
     leader = found["leader"]
@@ -177,6 +202,8 @@ def test_acks_mean_the_same_in_every_way_of_publishing_and_at_every_node(
                 assert publish("all", refused) == "not_enough_replicas", refused
                 assert publish("none", taken) == "", taken
                 expected.add(taken)
+        codes = codes_of_bound_ways(cluster[name].url, f"refused in {name}")
+        assert set(codes.values()) == {"not_enough_replicas"}, codes
     # Whoever is missed may lead already, as far as the leader knows: what it confirmed before it
     # was killed counts for a second.
     over_leader = over_json(cluster[leader].url)
