@@ -143,6 +143,19 @@ def holds(cluster: ClusterProcesses, name: str, expected: set[str]) -> bool:
     return expected <= set(stored(cluster, name))
 
 
+def publish_in_every_way(cluster: ClusterProcesses, home: Path) -> set[str]:
+    """Publish with all acks in all ways at every node; the values."""
+    published = set()
+    for name in cluster.names:
+        with ways_to(cluster, name, home) as ways:
+            for way, publish in ways.items():
+                for acks in ACKS:
+                    value = f"{way} {acks} {name}"
+                    assert publish(acks, value) == "", value
+                    published.add(value)
+    return published
+
+
 def code_of_all(url: str) -> str:
     try:
         return over_json(url)("all", "while a node is missed")
@@ -172,14 +185,7 @@ def test_acks_mean_the_same_in_every_way_of_publishing_and_at_every_node(
     wait_until(lambda: code_of_all(cluster["node-1"].url) == "")
     before = len(stored(cluster, "node-1"))
 
-    expected = set()
-    for name in cluster.names:
-        with ways_to(cluster, name, tmp_path) as ways:
-            for way, publish in ways.items():
-                for acks in ACKS:
-                    value = f"{way} {acks} {name}"
-                    assert publish(acks, value) == "", value
-                    expected.add(value)
+    expected = publish_in_every_way(cluster, tmp_path)
     wait_until(lambda: len(stored(cluster, "node-1")) == before + len(expected))
     assert set(stored(cluster, "node-1")[before:]) == expected
     # The first transaction also makes the log of the coordinator.
