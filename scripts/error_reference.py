@@ -58,6 +58,7 @@ _SECTIONS = {
         Code.NOT_ENOUGH_REPLICAS,
         Code.REPLICATION_FAILED,
         Code.NOT_CONTROLLER,
+        Code.REASSIGNMENT_NOT_FOUND,
         Code.NODE_NOT_FOUND,
         Code.NODE_ALIVE,
     ),

@@ -32,6 +32,7 @@ from goqueue.sim.cluster import (
     GroupRun,
     ObserverRun,
     QuorumRun,
+    ReassignmentRun,
     ReplicationRun,
     RotRun,
     ScheduleRun,
@@ -119,6 +120,10 @@ def _live_cluster_schedules(seed: int) -> None:
     ScheduleRun(seed, Trace()).live()
 
 
+def _live_reassignments(seed: int) -> None:
+    ReassignmentRun(seed, Trace()).live()
+
+
 def _live_observers(seed: int) -> None:
     ObserverRun(seed, Trace()).live()
 
@@ -151,6 +156,7 @@ WORLDS: dict[str, _Live] = {
     "failovers": _live_failovers,
     "groups": _live_groups,
     "observers": _live_observers,
+    "reassignments": _live_reassignments,
     "cluster-schedules": _live_cluster_schedules,
     "cluster-schemas": _live_cluster_schemas,
     "transactions": _live_transactions,
@@ -173,6 +179,7 @@ _SHARES = {
     "groups": 4,
     "transactions": 4,
     "observers": 4,
+    "reassignments": 4,
     "cluster-schedules": 4,
     "cluster-schemas": 4,
     "delays": 4,

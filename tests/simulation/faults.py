@@ -22,6 +22,7 @@ from goqueue.sim.cluster import (
     GroupRun,
     ObserverRun,
     QuorumRun,
+    ReassignmentRun,
     ReplicationRun,
     RotRun,
     ScheduleRun,
@@ -41,6 +42,7 @@ from tests.simulation.planted_in_limits import PLANTED_IN_LIMITS
 from tests.simulation.planted_in_node import PLANTED_IN_NODE
 from tests.simulation.planted_in_observers import PLANTED_IN_OBSERVERS
 from tests.simulation.planted_in_quorum import PLANTED_IN_QUORUM
+from tests.simulation.planted_in_reassignments import PLANTED_IN_REASSIGNMENTS
 from tests.simulation.planted_in_receives import PLANTED_IN_RECEIVES
 from tests.simulation.planted_in_replicated_delays import (
     PLANTED_IN_LATER_EPOCHS,
@@ -144,6 +146,10 @@ def _live_groups(seed: int) -> None:
     GroupRun(seed, Trace()).live()
 
 
+def _live_reassignments(seed: int) -> None:
+    ReassignmentRun(seed, Trace()).live()
+
+
 def _live_observers(seed: int) -> None:
     ObserverRun(seed, Trace()).live()
 
@@ -199,6 +205,7 @@ FAULTS = (
     *(Fault(plant, _live_in_later_epochs) for plant in PLANTED_IN_LATER_EPOCHS),
     *(Fault(plant, _live_rot) for plant in PLANTED_IN_ROT),
     *(Fault(plant, _live_groups) for plant in PLANTED_IN_GROUPS),
+    *(Fault(plant, _live_reassignments) for plant in PLANTED_IN_REASSIGNMENTS),
     *(Fault(plant, _live_observers) for plant in PLANTED_IN_OBSERVERS),
     *(Fault(plant, _live_cluster_schedules) for plant in PLANTED_IN_CLUSTER_SCHEDULES),
     *(Fault(plant, _live_cluster_schemas) for plant in PLANTED_IN_CLUSTER_SCHEMAS),

@@ -248,7 +248,7 @@ class ReplicaWorld:
         leader, follower, me = broker.leader, broker.follower, broker.name
         should_lead = state.leader == me and broker.epoch is not None and state.epoch > broker.epoch
         if leader is not None and leader.epoch == state.epoch and should_lead:
-            leader.follow_image(state, MINIMUM)
+            leader.follow_image(state, MINIMUM, self.now.instant)
             return
         if leader is None and follower is not None and follower.epoch == state.epoch:
             return

@@ -14,6 +14,7 @@ from goqueue.sim.cluster import (
     GroupRun,
     ObserverRun,
     QuorumRun,
+    ReassignmentRun,
     ReplicationRun,
     ScheduleRun,
     SchemaRun,
@@ -138,6 +139,17 @@ def test_no_fresh_seed_reads_less_where_the_coordinator_keeps_no_replica(block: 
         trace = Trace()
         with named_when_it_fails("observers", seed):
             ObserverRun(seed, trace).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_loses_what_moves_or_leaves_a_copy_behind(block: int) -> None:
+    seeds = _fresh(15 * _TESTS + block)
+    # A run takes a second.
+    for seed in seeds if IS_EXHAUSTIVE else seeds[:1]:
+        trace = Trace()
+        with named_when_it_fails("reassignments", seed):
+            ReassignmentRun(seed, trace).live()
         assert len(trace) > 0, seed
 
 

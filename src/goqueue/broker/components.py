@@ -107,6 +107,7 @@ from goqueue.model.requests import (
     AwaitReply,
     BeginTransaction,
     CancelDelayed,
+    CancelReassignment,
     CheckClusterHealth,
     CheckHealth,
     Command,
@@ -169,6 +170,7 @@ from goqueue.model.requests import (
     ListDelayed,
     ListGroups,
     ListKeys,
+    ListReassignments,
     ListSchedules,
     ListTenantGroups,
     ListTenants,
@@ -197,6 +199,8 @@ from goqueue.model.requests import (
     SearchTraces,
     SendReply,
     SetTenantStatus,
+    StartReassignment,
+    TransferLeader,
     Watch,
 )
 
@@ -481,6 +485,11 @@ def _handle_cluster(handle: HandlerTable, cluster: ClusterReports) -> None:
     handle(LeaveCluster, cluster.leave)
     handle(ForgetBroker, cluster.forget)
     handle(ElectLeader, cluster.elect)
+    moves = cluster.moves
+    handle(TransferLeader, moves.transfer)
+    handle(StartReassignment, moves.change)
+    handle(CancelReassignment, moves.change)
+    handle(ListReassignments, moves.list_all)
     for kind in (AddParticipants, AppendCopies, AppendMarker, EndCopies, ReportTransactions):
         handle(kind, _refuse_alone)
 

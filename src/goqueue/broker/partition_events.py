@@ -67,10 +67,10 @@ class PartitionEvents:
             coordinators.topic_removed(topic.name, logs, now)
         for name in cluster.image_follower.take_opened():
             coordinators.topic_opened(name, now)
-        for partition in replicas.take_unobserved():
-            self._forget_copy(partition)
         for partition in replicas.take_demoted():
             self._demoted(partition, now)
+        for partition in replicas.take_unobserved():
+            self._forget_copy(partition)
         for partition in replicas.take_risen():
             if self._state.partitions.get(partition.log_id) is partition:
                 self._committed(partition, now)
@@ -179,13 +179,14 @@ class PartitionEvents:
         self._forget_topic(command.name, logs, now)
 
     def _forget_copy(self, partition: Partition) -> None:
-        """A copy that was observed here is not kept any more; its topic lives on elsewhere."""
+        """A copy is not kept here any more: observed, or moved. Its topic lives on elsewhere."""
         log = partition.log_id
         if self._state.partitions.get(log) is partition:
             self._state.partitions.remove_all([log])
             self._state.storage.forget_logs([log])
             self._components.delayed_messages.forget_logs([log])
             self._components.producer_snapshots.forget_logs([log])
+            self._components.record_deletion.forget_logs([log], Code.REPLICATION_FAILED)
 
     def _forget_topic(self, name: str, logs: list[LogId], now: Now) -> None:
         gone = Refused(Code.TOPIC_NOT_FOUND, topic=name)

@@ -229,6 +229,8 @@ class Publisher:
         """In a cluster: refuse, before anything is appended, what this broker cannot commit."""
         for number in routed.parts:
             led = cluster.check_leads(topic.number, number, LogId(topic.name, number))
+            if led.is_handing_over:
+                raise Refused(Code.LEADER_UNAVAILABLE, partition=number)
             if command.acks is Acks.ALL:
                 check_copies(led, number)
 

@@ -153,10 +153,10 @@ class RecordDeletion:
         """The disk of a log failed: whether the deletion is durable is not known."""
         self._refuse(log, Refused(Code.STORAGE_FAILED))
 
-    def forget_logs(self, logs: Iterable[LogId]) -> None:
-        """The topic was deleted, and its records with it."""
+    def forget_logs(self, logs: Iterable[LogId], code: Code = Code.TOPIC_NOT_FOUND) -> None:
+        """The topic was deleted, and its records with it; or, as `code` says, it is elsewhere."""
         for log in logs:
-            self._refuse(log, Refused(Code.TOPIC_NOT_FOUND, topic=log.topic))
+            self._refuse(log, Refused(code, topic=log.topic))
 
     def _refuse(self, log: LogId, refusal: Refused) -> None:
         for pending in self._waiting_for(log):

@@ -1,4 +1,4 @@
-"""`goqueue cluster`: the nodes of a cluster, its controller, its health, its data directories."""
+"""`goqueue cluster`: its nodes, controller and health, who leads what, its data directories."""
 
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,14 @@ from goqueue.cli.options import (
     server_options,
 )
 from goqueue.cli.output import Reply, console, draw, printable, show, shown_time, table
+from goqueue.cli.reassign import reassign
 from goqueue.client import GoQueueError
-from goqueue.client.cluster import ClusterHealth, ClusterState
+from goqueue.client.cluster import ClusterHealth, ClusterState, Coordinators, GroupCoordinator
 
 if TYPE_CHECKING:
     from goqueue.runtime import ConvertedDirectory
 
-__all__ = ["cluster", "draw_health", "draw_info", "draw_nodes"]
+__all__ = ["cluster", "draw_coordinators", "draw_health", "draw_info", "draw_nodes"]
 
 _NODES_MAX = 64
 
@@ -84,11 +85,28 @@ def draw_health(found: ClusterHealth) -> None:
     draw(("NODE", "STATUS", "LAST SEEN"), rows, empty="no nodes")
 
 
+def draw_coordinators(found: Coordinators) -> None:
+    rows = [
+        (each.partition, each.leader or "none", ",".join(each.replicas), ",".join(each.isr))
+        for each in found.coordinators
+    ]
+    headings = ("PARTITION", "COORDINATOR", "REPLICAS", "IN SYNC")
+    draw(headings, rows, empty="no coordinator: no group was used yet")
+
+
+def _draw_coordinator(found: GroupCoordinator) -> None:
+    node = found.coordinator_node or "nobody"
+    print(printable(f"{node} coordinates {found.group_id}"))
+
+
 @click.group("cluster")
 @server_options
 @output_option
 def cluster(output: Output) -> None:
-    """Inspect a cluster; forget nodes that are gone for good."""
+    """Inspect a cluster; move partitions; forget nodes that are gone for good."""
+
+
+cluster.add_command(reassign)
 
 
 @cluster.command("info", short_help="Show the cluster and its controller.")
@@ -135,14 +153,25 @@ def forget_command(node: str, output: Output, *, is_forced: bool) -> None:
     )
 
 
-@cluster.command("elect", short_help="Elect a leader that may lack messages.")
+@cluster.command("coordinators", short_help="Show which node coordinates groups.")
+@click.argument("group", metavar="[GROUP]", required=False)
+@server_options
+@output_option
+def coordinators_command(group: str | None, output: Output) -> None:
+    """Show which nodes coordinate groups, or which one coordinates GROUP."""
+    if group is None:
+        show(ask(lambda q: q.cluster.coordinators()), output, draw_coordinators)
+    else:
+        show(ask(lambda q: q.cluster.coordinator_of(group)), output, _draw_coordinator)
+
+
+@cluster.command("elect", short_help="Let another replica lead a partition.")
 @click.argument("partition", metavar="TOPIC-PARTITION")
 @click.argument("node", metavar="[NODE]", required=False, callback=read_name)
 @click.option(
     "--unclean",
     "is_unclean",
     is_flag=True,
-    required=True,
     help="Accept that acknowledged messages which the node lacks are lost.",
 )
 @force_option
@@ -151,16 +180,20 @@ def forget_command(node: str, output: Output, *, is_forced: bool) -> None:
 def elect_command(
     partition: str, node: str | None, output: Output, *, is_unclean: bool, is_forced: bool
 ) -> None:
-    """Let NODE, or any that has a copy, lead TOPIC-PARTITION (orders-0) although it is not in sync.
+    """Let NODE, or the preferred leader, lead TOPIC-PARTITION (orders-0); nothing is lost.
 
-    For a partition whose copies in sync are all gone for good. Acknowledged messages that the new
-    leader lacks are lost. Refused while a node with a copy in sync is alive.
+    With --unclean a node leads although it is not in sync: for a partition whose copies in sync are
+    all gone for good. Acknowledged messages that it lacks are lost. Refused while a node with a
+    copy in sync is alive.
     """
     topic, _, number = partition.rpartition("-")
-    if not topic or not number.isdecimal() or not is_unclean:
+    if not topic or not number.isdecimal():
         raise click.UsageError("name a partition as TOPIC-PARTITION, for example orders-0")
-    confirm(f"Elect a leader of {partition!a} that may lack messages?", is_forced=is_forced)
-    elected = run_session(lambda session: _elect(session, topic, int(number), node or ""))
+    if is_unclean:
+        confirm(f"Elect a leader of {partition!a} that may lack messages?", is_forced=is_forced)
+        elected = run_session(lambda session: _elect(session, topic, int(number), node or ""))
+    else:
+        elected = ask(lambda q: q.cluster.transfer_leader(topic, int(number), node or ""))
     show(elected, output, lambda leader: print(printable(f"{leader} leads {partition}")))
 
 

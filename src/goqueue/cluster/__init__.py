@@ -3,11 +3,11 @@
 `Quorum` is one broker's part in the election of the leader of the metadata log, `Voters` says who
 votes and what a majority is. `Bootstrap` leads from a list of addresses to the first election,
 `MetadataImage` is the sum of all committed changes, with the topics and partitions of
-`PartitionTable`, the keys, ACLs and tenants of `AccessTable` and the schemas of `SchemaTable`;
-placement, elections of leaders and the rules of ISRs decide about partitions. `Liveness` says who
-was heard. `Handshake` and `PeerRegistry` decide which links between brokers open and count. The
-machines are pure: the broker persists ballots, sends messages, keeps the log and reports what
-happened.
+`PartitionTable`, what of them moves in `ReassignmentTable`, the keys, ACLs and tenants of
+`AccessTable` and the schemas of `SchemaTable`; placement, moves, elections of leaders and the rules
+of ISRs decide about partitions. `Liveness` says who was heard. `Handshake` and `PeerRegistry`
+decide which links between brokers open and count. The machines are pure: the broker persists
+ballots, sends messages, keeps the log and reports what happened.
 """
 
 from goqueue.cluster.access_table import AccessChange, AccessEntry, AccessStated, AccessTable
@@ -34,6 +34,7 @@ from goqueue.cluster.leader_election import (
     check_isr_change,
     choose_furthest,
     elect_leaders,
+    unbalanced_partitions,
 )
 from goqueue.cluster.liveness import Liveness, LivenessTimes, NodeStatus
 from goqueue.cluster.metadata import (
@@ -55,6 +56,13 @@ from goqueue.cluster.metadata import (
     StatedPiece,
     VotersChanged,
     voters_written,
+)
+from goqueue.cluster.partition_moves import (
+    MOVES_AT_ONCE,
+    MoveStep,
+    begin_moves,
+    decide_move,
+    wanted_leader,
 )
 from goqueue.cluster.partitions import (
     IsrChanged,
@@ -118,6 +126,20 @@ from goqueue.cluster.quorum import (
     VoteRequested,
     VotersWritten,
 )
+from goqueue.cluster.reassignments import (
+    MOVES_MAX,
+    RUNNING_MAX,
+    MoveEnd,
+    MoveState,
+    PartitionMove,
+    Reassignment,
+    ReassignmentCancelled,
+    ReassignmentChange,
+    ReassignmentEnded,
+    ReassignmentStarted,
+    ReassignmentTable,
+    ReplicaMovesBegun,
+)
 from goqueue.cluster.schema_table import SchemasStated, SchemaTable
 from goqueue.cluster.voters import VOTERS_MAX, Voter, Voters
 
@@ -125,7 +147,10 @@ __all__ = [
     "BROKERS_MAX",
     "COORDINATORS",
     "FEATURE_LEVEL",
+    "MOVES_AT_ONCE",
+    "MOVES_MAX",
     "REPLICA_LAG_NS",
+    "RUNNING_MAX",
     "SILENCE_NS",
     "TERM_JUMP_MAX",
     "VOTERS_MAX",
@@ -175,11 +200,15 @@ __all__ = [
     "MetadataChange",
     "MetadataImage",
     "Misconfigured",
+    "MoveEnd",
+    "MoveState",
+    "MoveStep",
     "NodeStatus",
     "Offer",
     "OfferLeadership",
     "PartitionChange",
     "PartitionId",
+    "PartitionMove",
     "PartitionState",
     "PartitionTable",
     "PartitionsAssigned",
@@ -191,10 +220,17 @@ __all__ = [
     "Quorum",
     "QuorumEffect",
     "QuorumEvent",
+    "Reassignment",
+    "ReassignmentCancelled",
+    "ReassignmentChange",
+    "ReassignmentEnded",
+    "ReassignmentStarted",
+    "ReassignmentTable",
     "RefusalReason",
     "Refuse",
     "RegisteredBroker",
     "ReplicaAssignment",
+    "ReplicaMovesBegun",
     "ReplicasLost",
     "Role",
     "SchemaTable",
@@ -219,14 +255,18 @@ __all__ = [
     "WaitForPeers",
     "Welcome",
     "assign_replicas",
+    "begin_moves",
     "check_isr_change",
     "choose_furthest",
     "committed_end",
+    "decide_move",
     "elect_leaders",
     "level_of",
     "raised_level",
     "stand_in",
+    "unbalanced_partitions",
     "understood_levels",
     "voters_written",
     "wanted_isr",
+    "wanted_leader",
 ]

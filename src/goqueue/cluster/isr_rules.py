@@ -37,6 +37,8 @@ class FollowerProgress(msgspec.Struct):
     mark_at: Instant = Instant(0)
     # The newest instant of the leader after which it is known to have followed.
     confirmed_at: Instant = Instant(0)
+    # The version that added its copy: what it said of an earlier one is not here.
+    added: int = 0
 
     def subscribe(self, end: Offset) -> None:
         """It says anew how its log ends: what it had before counts no more."""

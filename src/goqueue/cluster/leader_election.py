@@ -12,7 +12,7 @@ leads (`choose_furthest`); that is recorded as unclean.
 Cost: by the partitions that lost their leader, not by those that there are.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from goqueue.cluster.partitions import (
@@ -24,7 +24,13 @@ from goqueue.cluster.partitions import (
 )
 from goqueue.model import Offset
 
-__all__ = ["LogEnd", "check_isr_change", "choose_furthest", "elect_leaders"]
+__all__ = [
+    "LogEnd",
+    "check_isr_change",
+    "choose_furthest",
+    "elect_leaders",
+    "unbalanced_partitions",
+]
 
 
 class LogEnd(NamedTuple):
@@ -72,7 +78,7 @@ def _choose(state: PartitionState, candidates: list[str], load: dict[str, int]) 
     preferred = state.replicas[0]
     if preferred in candidates:
         return preferred
-    return min(candidates, key=lambda broker: (load[broker], state.replicas.index(broker)))
+    return min(candidates, key=lambda broker: (load[broker], state.copies.index(broker)))
 
 
 def choose_furthest(
@@ -86,7 +92,7 @@ def choose_furthest(
     known = [broker for broker in state.isr if broker in ends]
     if not known or (waits and len(known) < len(state.isr)):
         return None
-    return max(known, key=lambda broker: (ends[broker], -state.replicas.index(broker)))
+    return max(known, key=lambda broker: (ends[broker], -state.copies.index(broker)))
 
 
 def check_isr_change(
@@ -102,9 +108,25 @@ def check_isr_change(
     if state is None or (state.epoch, state.version) != (change.epoch, change.version):
         return False
     members = {each.broker: each.epoch for each in change.isr}
-    if state.leader not in members or not set(members) <= set(state.replicas):
+    if state.leader not in members or not set(members) <= set(state.copies):
         return False
     if len(members) < len(state.isr) and len(members) < minimum:
         return False
     joining = [broker for broker in members if broker not in state.isr]
     return all(epochs.get(broker) == members[broker] for broker in joining)
+
+
+def unbalanced_partitions(
+    table: PartitionTable, able: Collection[str]
+) -> Iterator[tuple[PartitionId, str]]:
+    """Partitions that another replica leads than the preferred one, which is able to; and which.
+
+    `able` are live brokers. What moves is left out.
+    """
+    for topic in table.topics:
+        for number, state in enumerate(table.partitions_of(topic)):
+            preferred = state.replicas[0]
+            if state.leader in {None, preferred} or preferred not in able or state.target:
+                continue
+            if preferred in state.isr and not state.is_unsure(preferred):
+                yield PartitionId(topic, number), preferred

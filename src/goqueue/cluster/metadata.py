@@ -1,9 +1,8 @@
 """The metadata of a cluster: the changes in its log, and the image that they add up to.
 
 Owns what all brokers agree on: the cluster id, the feature level, the registered brokers, the
-voters, topics with their partitions (`PartitionTable`), keys, ACLs and tenants (`AccessTable`), and
-schemas (`SchemaTable`).
-Decides nothing: the controller
+voters, topics with their partitions (`PartitionTable`), which of those move (`ReassignmentTable`),
+keys, ACLs and tenants (`AccessTable`), and schemas (`SchemaTable`). Decides nothing: the controller
 proposes changes, the metadata log commits them, and every broker applies the same ones in the same
 order.
 
@@ -36,6 +35,7 @@ from goqueue.cluster.partitions import (
     StatedTopic,
     TopicStated,
 )
+from goqueue.cluster.reassignments import Reassignment, ReassignmentChange, ReassignmentTable
 from goqueue.cluster.schema_table import SchemasStated, SchemaTable
 from goqueue.cluster.voters import Voter, Voters
 from goqueue.schemas import SchemaChange
@@ -192,6 +192,8 @@ class ImageStated(msgspec.Struct, frozen=True, kw_only=True, tag="image_stated")
     access_sum: int = 0
     # The sum of the schemas, whose pieces come after those; unset: there are none.
     schema_sum: int | msgspec.UnsetType = msgspec.UNSET
+    reassignments: tuple[Reassignment, ...] = ()
+    next_reassignment: int = 1
 
 
 # What states a part of an image that is too large for one record.
@@ -210,6 +212,7 @@ MetadataChange = (
     | ReplicasLost
     | PartitionChange
     | StatedPiece
+    | ReassignmentChange
     | AccessChange
     | SchemaChange
     | AuditRecorded
@@ -241,6 +244,7 @@ class MetadataImage:
         self._voters = Voters(())
         self._brokers: dict[str, RegisteredBroker] = {}
         self._table = PartitionTable()
+        self._reassignments = ReassignmentTable()
         self._access = AccessTable()
         self._schemas = SchemaTable()
 
@@ -276,6 +280,11 @@ class MetadataImage:
     def table(self) -> PartitionTable:
         """The topics and partitions."""
         return self._table
+
+    @property
+    def reassignments(self) -> ReassignmentTable:
+        """What moves to other brokers, and what moved lately."""
+        return self._reassignments
 
     @property
     def access(self) -> AccessTable:
@@ -345,6 +354,7 @@ class MetadataImage:
         self,
         change: PartitionChange
         | StatedPiece
+        | ReassignmentChange
         | AccessChange
         | SchemaChange
         | AuditRecorded
@@ -363,6 +373,8 @@ class MetadataImage:
                 self._access.apply(change)
             case _ if isinstance(change, SchemaChange):
                 self._schemas.apply(change, version)
+            case _ if isinstance(change, ReassignmentChange):
+                self._reassignments.apply(change, self._table, version)
             case _:
                 self._table.apply(change, version)
 
@@ -395,6 +407,8 @@ class MetadataImage:
         self._table.adopt(stated.topics)
         self._table.next_topic = stated.next_topic
         self._table.next_producer = stated.next_producer
+        self._reassignments.adopt(stated.reassignments)
+        self._reassignments.next_number = stated.next_reassignment
         if stated.access_count:
             self._access.begin_statement()
         if stated.schema_sum is not msgspec.UNSET:
@@ -415,6 +429,8 @@ class MetadataImage:
             access_count=len(self._access),
             access_sum=self._access.sum,
             schema_sum=self._schemas.stated_sum,
+            reassignments=self._reassignments.stated(),
+            next_reassignment=self._reassignments.next_number,
         )
 
     def state_pieces(self) -> Iterator[StatedPiece]:

@@ -8,7 +8,8 @@ The version of the record that names a leader is the leader epoch; the version o
 a partition is the partition version, on which changes of its ISR are compared and set.
 
 Invariants
-- A leader is a member of the ISR, and the ISR is a part of the replicas.
+- A leader is a member of the ISR. The ISR is a part of the replicas and, while a partition moves,
+  of its learners: those that are to become replicas.
 - One leader per partition and epoch (C5); epochs and versions rise.
 - A change that names a topic, an epoch or a version that is gone changes nothing (C11).
 - A member of an ISR whose broker began anew after a crash is unsure where records are acknowledged
@@ -27,6 +28,7 @@ from goqueue.model import Flush
 from goqueue.model.requests import TopicConfig
 
 __all__ = [
+    "AddedCopy",
     "IsrChanged",
     "IsrMember",
     "LeaderChange",
@@ -170,12 +172,21 @@ PartitionChange = (
 )
 
 
+class AddedCopy(msgspec.Struct, frozen=True, array_like=True):
+    """A broker that a move added to the copies of a partition, and the version that did."""
+
+    broker: str
+    version: int
+
+
 class PartitionState(msgspec.Struct, frozen=True, array_like=True):
     """One partition: who keeps it, who is in sync, who leads, since when.
 
     `unclean_epoch` is the epoch of the last leader that was elected although it may lack committed
     records, 0 if none: records of earlier epochs may be cut even below a high watermark. `unsure`
     are the members of the ISR that may have lost their tails, with the broker epochs since when.
+    `target` are the replicas that it is to have, while it is moved; empty otherwise. `added` are
+    the copies that were added by moves: what a broker said of an earlier copy counts no more.
     """
 
     replicas: tuple[str, ...]
@@ -185,6 +196,22 @@ class PartitionState(msgspec.Struct, frozen=True, array_like=True):
     version: int
     unclean_epoch: int = 0
     unsure: tuple[IsrMember, ...] = ()
+    target: tuple[str, ...] = ()
+    added: tuple[AddedCopy, ...] = ()
+
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """Those that copy the partition to become replicas of it."""
+        return tuple(broker for broker in self.target if broker not in self.replicas)
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Whoever keeps a copy: the replicas first, then the learners."""
+        return (*self.replicas, *self.learners) if self.target else self.replicas
+
+    def added_at(self, broker: str) -> int:
+        """The version that added the copy of a broker; 0 if it was there from the beginning."""
+        return next((each.version for each in self.added if each.broker == broker), 0)
 
     def is_unsure(self, broker: str) -> bool:
         """Whether a member of the ISR may lack what it confirmed."""
@@ -295,7 +322,7 @@ class PartitionTable:
         for number, state in enumerate(states):
             where = PartitionId(gone.number, number)
             self._led[state.leader].pop(where, None)
-            for broker in state.replicas:
+            for broker in state.copies:
                 self._hosted[broker].pop(where, None)
 
     def _assign(self, change: PartitionsAssigned, version: int) -> None:
@@ -313,7 +340,7 @@ class PartitionTable:
         for number, state in enumerate(states):
             where = PartitionId(topic, number)
             self._led.setdefault(state.leader, {})[where] = None
-            for broker in state.replicas:
+            for broker in state.copies:
                 self._hosted.setdefault(broker, {})[where] = None
 
     def _put(self, where: PartitionId, state: PartitionState) -> None:
@@ -323,6 +350,11 @@ class PartitionTable:
         if before.leader != state.leader:
             del self._led[before.leader][where]
             self._led.setdefault(state.leader, {})[where] = None
+        if (before.replicas, before.target) != (state.replicas, state.target):
+            for broker in before.copies:
+                self._hosted[broker].pop(where, None)
+            for broker in state.copies:
+                self._hosted.setdefault(broker, {})[where] = None
 
     def _elect(self, change: LeaderChange, version: int) -> None:
         state = self.get(change.topic, change.partition)
@@ -338,7 +370,7 @@ class PartitionTable:
         if state is None or (state.epoch, state.version) != (change.epoch, change.version):
             return
         members = {each.broker: each.epoch for each in change.isr}
-        isr = tuple(broker for broker in state.replicas if broker in members)
+        isr = tuple(broker for broker in state.copies if broker in members)
         if state.leader not in isr:
             return
         # Whoever was found in sync in the run that is in doubt, or a later one, has all again.
@@ -352,7 +384,7 @@ class PartitionTable:
 
     def _elect_unclean(self, change: UncleanLeaderElected, version: int) -> None:
         state = self.get(change.topic, change.partition)
-        if state is None or change.leader not in state.replicas:
+        if state is None or change.leader not in state.copies:
             return
         elected = msgspec.structs.replace(
             state,
@@ -378,7 +410,7 @@ class PartitionTable:
         for where in tuple(self.hosted_by(broker)):
             state = self._partitions[where.topic][where.partition]
             syncs_first = self._topics[where.topic].config.flush_policy is Flush.COMMIT
-            if broker not in state.isr or syncs_first or len(state.replicas) == 1:
+            if broker not in state.isr or syncs_first or len(state.copies) == 1:
                 continue
             others = tuple(each for each in state.unsure if each.broker != broker)
             unsure = (*others, IsrMember(broker, version))
@@ -399,6 +431,64 @@ class PartitionTable:
         if state.leader == broker:
             changed = msgspec.structs.replace(changed, leader=None, epoch=version)
         self._put(where, changed)
+
+    # Moves
+
+    def set_target(self, where: PartitionId, target: tuple[str, ...], version: int) -> bool:
+        """A move begins; False if there is no such partition, or it is moved already."""
+        state = self.get(*where)
+        if state is None or state.target:
+            return False
+        new = [AddedCopy(broker, version) for broker in target if broker not in state.replicas]
+        known = [each for each in state.added if each.broker in state.replicas]
+        moved = msgspec.structs.replace(state, target=target, added=(*known, *new), version=version)
+        self._put(where, moved)
+        return True
+
+    def adopt_target(self, where: PartitionId, known: int, version: int) -> bool:
+        """A move is over: its target are the replicas; False if it is not `known` as it was."""
+        state = self.get(*where)
+        if state is None or state.version != known or not state.target:
+            return False
+        target = state.target
+        if state.leader not in target or not set(target) <= set(state.isr):
+            return False
+        moved = msgspec.structs.replace(
+            state,
+            replicas=target,
+            isr=target,
+            target=(),
+            unsure=tuple(each for each in state.unsure if each.broker in target),
+            added=tuple(each for each in state.added if each.broker in target),
+            version=version,
+        )
+        self._put(where, moved)
+        return True
+
+    def drop_target(self, where: PartitionId, known: int, version: int) -> bool:
+        """A move is given up: its learners go; False if it is not `known` as it was.
+
+        If one of them led, nobody leads until another one is elected.
+        """
+        state = self.get(*where)
+        if state is None or state.version != known or not state.target:
+            return False
+        learners = state.learners
+        isr = tuple(broker for broker in state.isr if broker not in learners)
+        if not isr:
+            return False
+        changed = msgspec.structs.replace(
+            state,
+            isr=isr,
+            target=(),
+            unsure=tuple(each for each in state.unsure if each.broker in isr),
+            added=tuple(each for each in state.added if each.broker in state.replicas),
+            version=version,
+        )
+        if state.leader in learners:
+            changed = msgspec.structs.replace(changed, leader=None, epoch=version)
+        self._put(where, changed)
+        return True
 
     # Statements
 

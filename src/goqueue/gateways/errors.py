@@ -325,6 +325,12 @@ ERRORS: dict[Code, ErrorSpec] = {
         what="Written, and not confirmed by enough nodes in time: the outcome is unknown",
         advice="Look whether it took effect, then retry",
     ),
+    Code.REASSIGNMENT_NOT_FOUND: ErrorSpec(
+        status=404,
+        what="There is no such reassignment",
+        named="There is no reassignment `{reassignment}`",
+        advice="GET /admin/reassignment lists those that run and the last that ended",
+    ),
     Code.NODE_NOT_FOUND: ErrorSpec(
         status=404,
         what="There is no such node in the cluster",

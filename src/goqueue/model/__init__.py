@@ -123,7 +123,6 @@ from goqueue.model.ids import (
     is_internal,
 )
 from goqueue.model.limits import (
-    COMMIT_METADATA_BYTES_MAX,
     GIVEN_HEADERS_BYTES_MAX,
     HEADERS_BYTES_MAX,
     INDEX_INTERVAL_BYTES,
@@ -149,6 +148,7 @@ from goqueue.model.partition_messages import (
     LogsSubscribed,
     LogSubscription,
     LogWatermark,
+    MoveProgress,
     PartitionMessage,
     ReportLogEnds,
     ReportLostReplicas,
@@ -314,7 +314,6 @@ __all__ = [
     "BATCH_HEADER",
     "CANCEL_KEY",
     "CODEC_HEADER",
-    "COMMIT_METADATA_BYTES_MAX",
     "COUNTER_MAX",
     "DEAD_LETTER_PREFIX",
     "DELAYED_FROM_HEADER",
@@ -467,6 +466,7 @@ __all__ = [
     "MembersLost",
     "Message",
     "MessagesDeadLettered",
+    "MoveProgress",
     "NamedSource",
     "NodeEffect",
     "NodeFenced",

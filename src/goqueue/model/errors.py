@@ -61,6 +61,7 @@ class Code(enum.StrEnum):
     NOT_CONTROLLER = "not_controller"
     EPOCH_STALE = "epoch_stale"
     REPLICATION_FAILED = "replication_failed"
+    REASSIGNMENT_NOT_FOUND = "reassignment_not_found"
     NODE_NOT_FOUND = "node_not_found"
     NODE_ALIVE = "node_alive"
     SUBJECT_NOT_FOUND = "subject_not_found"
@@ -176,6 +177,7 @@ class Facts(TypedDict, total=False):
     operation: str
     # Nodes of a cluster.
     node: str
+    reassignment: str
     leader: str
     leader_address: str
     replicas: int

@@ -1,7 +1,6 @@
 """Bounds on everything that a caller or a file could otherwise make as large as it likes."""
 
 __all__ = [
-    "COMMIT_METADATA_BYTES_MAX",
     "GIVEN_HEADERS_BYTES_MAX",
     "HEADERS_BYTES_MAX",
     "INDEX_INTERVAL_BYTES",
@@ -14,8 +13,6 @@ __all__ = [
 KIB = 1024
 MIB = 1024 * KIB
 
-# What a client may say about an offset that it commits.
-COMMIT_METADATA_BYTES_MAX = 4 * KIB
 KEY_BYTES_MAX = 65_535
 HEADERS_BYTES_MAX = 65_535
 # What a caller may give of that, as stored: the rest is for what the broker adds, above all to a

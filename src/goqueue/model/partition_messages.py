@@ -19,6 +19,7 @@ __all__ = [
     "LogsAcknowledged",
     "LogsAdvanced",
     "LogsSubscribed",
+    "MoveProgress",
     "PartitionMessage",
     "ReportLogEnds",
     "ReportLostReplicas",
@@ -48,11 +49,14 @@ class RequestIsrs(msgspec.Struct, frozen=True, array_like=True, tag=50, kw_only=
 class ResignLeaderships(msgspec.Struct, frozen=True, array_like=True, tag=51, kw_only=True):
     """The sender can no longer lead these (topic, partition, epoch): give them to others.
 
-    With `is_able` it may lead again itself, in a new epoch.
+    With `is_able` it may lead again itself, in a new epoch. `heirs` has for each partition who is
+    to lead, and has all that is there; without them anybody may. From the controller: a leader is
+    to take no appends until such an heir has all, and to ask for the change then.
     """
 
     partitions: tuple[tuple[PeerCounter, PeerCounter, PeerCounter], ...]
     is_able: bool = True
+    heirs: tuple[str, ...] = ()
 
 
 class AllocateProducerIds(msgspec.Struct, frozen=True, array_like=True, tag=52, kw_only=True):
@@ -90,10 +94,26 @@ class RequestTopic(msgspec.Struct, frozen=True, array_like=True, tag=55, kw_only
     origin: PeerCounter = 0
 
 
+class MoveProgress(msgspec.Struct, frozen=True, array_like=True):
+    """How far the learners of a partition are, as its leader in `epoch` knows it.
+
+    `sent` are the bytes that it sent them, `held` the share of the log that all of them hold, in
+    thousandths. `is_near`: they are sent what is appended.
+    """
+
+    topic: PeerCounter
+    partition: PeerCounter
+    epoch: PeerCounter
+    sent: PeerCounter
+    held: PeerCounter
+    is_near: bool
+
+
 class LogSubscription(msgspec.Struct, frozen=True, array_like=True):
     """One log as in `ReplicaSubscribe`: it holds [start, end), its last record is of `last`.
 
-    `is_over`: whoever observed the log wants no more of it.
+    `is_over`: whoever observed the log wants no more of it. `added` is the version that added this
+    copy, 0 if it was there from the beginning.
     """
 
     topic: PeerCounter
@@ -103,6 +123,7 @@ class LogSubscription(msgspec.Struct, frozen=True, array_like=True):
     end: PeerOffset
     last: PeerCounter
     is_over: bool = False
+    added: PeerCounter = 0
 
 
 class LogsSubscribed(msgspec.Struct, frozen=True, array_like=True, tag=70, kw_only=True):
@@ -115,6 +136,7 @@ class LogAck(msgspec.Struct, frozen=True, array_like=True):
     """What a follower that agrees in `epoch` has synced and written of one log.
 
     `asked` is the newest instant of the leader that it heard: it still followed after that.
+    `added` as in `LogSubscription`: what is said of an earlier copy counts no more.
     """
 
     topic: PeerCounter
@@ -123,6 +145,7 @@ class LogAck(msgspec.Struct, frozen=True, array_like=True):
     durable: PeerOffset
     written: PeerOffset
     asked: PeerInstant = Instant(0)
+    added: PeerCounter = 0
 
 
 class LogsAcknowledged(msgspec.Struct, frozen=True, array_like=True, tag=71, kw_only=True):

@@ -35,6 +35,7 @@ from goqueue.model.partition_messages import (
     LogsAcknowledged,
     LogsAdvanced,
     LogsSubscribed,
+    MoveProgress,
     PartitionMessage,
     ReportLogEnds,
     ReportLostReplicas,
@@ -123,7 +124,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=16, kw_only=Tr
     `broker_epoch` is 0 until its registration is committed, `metadata_version` that of the image it
     decides by, `loop_lag_ms` how late its last turns were. A broker that is `is_leaving` stops
     soon, with `is_full` its disk takes no more records. `uses` is what the others charge to the
-    same tenants.
+    same tenants, `moves` has the partitions that it leads and that are copied to other brokers.
     """
 
     broker_epoch: PeerCounter = 0
@@ -133,6 +134,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=16, kw_only=Tr
     is_leaving: bool = False
     is_full: bool = False
     uses: Annotated[tuple[TenantUse, ...], Meta(max_length=USES_MAX)] = ()
+    moves: tuple[MoveProgress, ...] = ()
 
 
 PeerMessage = (

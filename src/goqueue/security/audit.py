@@ -33,6 +33,7 @@ from goqueue.model.requests import (
     AlterSchedule,
     AlterTenant,
     AlterTopic,
+    CancelReassignment,
     Command,
     CreateAcl,
     CreateBackup,
@@ -57,6 +58,8 @@ from goqueue.model.requests import (
     RevokeKey,
     RotateKey,
     SetTenantStatus,
+    StartReassignment,
+    TransferLeader,
 )
 from goqueue.security.changes import FieldChange
 
@@ -129,6 +132,13 @@ def _subjects() -> Mapping[type, Callable[[Command], AuditSubject]]:
         lambda command: f"partition:{command.topic}-{command.partition}",
     )
     audit(ForgetBroker, "node.forget", lambda command: f"node:{command.node}")
+    audit(
+        TransferLeader,
+        "partition.transfer",
+        lambda command: f"partition:{command.topic}-{command.partition}",
+    )
+    audit(StartReassignment, "reassignment.start", lambda _: "reassignment")
+    audit(CancelReassignment, "reassignment.cancel", lambda command: f"reassignment:{command.id}")
     audit(DeleteGroup, "group.delete", lambda command: f"group:{command.group}")
     audit(ResetOffsets, "group.reset", lambda command: f"group:{command.group}")
     audit(CreateSchedule, "schedule.create", lambda command: f"schedule:{command.spec.name}")

@@ -49,6 +49,7 @@ from goqueue.model.requests import (
     AwaitReply,
     BeginTransaction,
     CancelDelayed,
+    CancelReassignment,
     CheckClusterHealth,
     CheckHealth,
     Command,
@@ -112,6 +113,7 @@ from goqueue.model.requests import (
     ListDelayed,
     ListGroups,
     ListKeys,
+    ListReassignments,
     ListSchedules,
     ListTenantGroups,
     ListTenants,
@@ -144,6 +146,8 @@ from goqueue.model.requests import (
     SecurityCommand,
     SendReply,
     SetTenantStatus,
+    StartReassignment,
+    TransferLeader,
     Watch,
 )
 
@@ -227,6 +231,10 @@ _ClusterCommand = (
     | LeaveCluster
     | ForgetBroker
     | ElectLeader
+    | TransferLeader
+    | StartReassignment
+    | CancelReassignment
+    | ListReassignments
 )
 
 
@@ -514,6 +522,7 @@ def _rule_of_cluster(kind: type[_ClusterCommand | SecurityCommand]) -> Rule:
             ListBackups,
             DescribeBackup,
             DescribeMetadata,
+            ListReassignments,
         ),
     ):
         return _CLUSTER_READ
@@ -547,6 +556,9 @@ def _rule_of_cluster(kind: type[_ClusterCommand | SecurityCommand]) -> Rule:
             LeaveCluster,
             ForgetBroker,
             ElectLeader,
+            TransferLeader,
+            StartReassignment,
+            CancelReassignment,
         ),
     ):
         return Rule(

@@ -11,6 +11,7 @@ from goqueue.sim.cluster import (
     GroupRun,
     ObserverRun,
     QuorumRun,
+    ReassignmentRun,
     ReplicationRun,
     ScheduleRun,
     SchemaRun,
@@ -50,6 +51,10 @@ def _live_quorum(seed: int, trace: Trace, steps: int) -> None:
 
 def _live_replication(seed: int, trace: Trace, steps: int) -> None:
     ReplicationRun(seed, trace, steps).live()
+
+
+def _live_reassignments(seed: int, trace: Trace, steps: int) -> None:
+    ReassignmentRun(seed, trace, steps).live()
 
 
 def _live_observers(seed: int, trace: Trace, steps: int) -> None:
@@ -93,6 +98,7 @@ _WORLDS: dict[str, tuple[_Live, int]] = {
     "cluster": (_live_cluster, 60),
     "quorum": (_live_quorum, 40),
     "replication": (_live_replication, 30),
+    "reassignments": (_live_reassignments, 24),
     "groups": (_live_groups, 24),
     "observers": (_live_observers, 24),
     "cluster-schedules": (_live_cluster_schedules, 16),

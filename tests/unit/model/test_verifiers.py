@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model import KEY_RANDOM_BYTES, KeyId, is_key_text, key_text
-from goqueue.model.requests import (
-    derived_secret,
-    key_digest,
-    make_verifiers,
-    scram_verifier,
-    seal_sigv4,
-    sigv4_secret,
-)
+from goqueue.model.requests import derived_secret, key_digest, make_verifiers
+from goqueue.model.requests.verifiers import scram_verifier, seal_sigv4, sigv4_secret
 
 _RANDOM = st.binary(min_size=KEY_RANDOM_BYTES, max_size=KEY_RANDOM_BYTES)
 _ID = KeyId("key_0123456789abcdef")

@@ -3,7 +3,7 @@
 import msgspec
 
 from goqueue.cluster import BrokerAddresses, ElectionTimes, LivenessTimes, TopicStated, Voter
-from goqueue.model import MILLISECOND, LogId, LogSettings, Timestamp
+from goqueue.model import MILLISECOND, SECOND, LogId, LogSettings, Timestamp
 from goqueue.model.requests import TopicConfig
 from goqueue.records import murmur3
 
@@ -61,6 +61,9 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     liveness: LivenessTimes = LivenessTimes()
     # How often the leader of the metadata log says that it leads.
     leader_heartbeat_ns: int = 300 * MILLISECOND
+    # How long a node has to be back before it leads again what it is the preferred leader of; None:
+    # only when an operator asks for it.
+    balance_after_ns: int | None = 60 * SECOND
     # How fast followers outside the ISR are sent what they lack; None: as fast as they take it.
     catch_up_bytes_per_second: int | None = None
     # Under which prefix of keys the metadata lie in an external store; None: in the own log.

@@ -9,6 +9,7 @@ from goqueue.broker.cluster.controller import Controller
 from goqueue.broker.cluster.image_counts import under_replicated_count
 from goqueue.broker.cluster.member import ClusterMember
 from goqueue.broker.cluster.node_status import node_status
+from goqueue.broker.cluster.reassignment_reports import ReassignmentReports
 from goqueue.broker.state import NodeState
 from goqueue.cluster import TERM_JUMP_MAX, BrokerState, NodeStatus, PartitionId, RegisteredBroker
 from goqueue.model import (
@@ -53,6 +54,7 @@ class ClusterReports:
     def __init__(self, state: NodeState, member: ClusterMember | None) -> None:
         self._state = state
         self._member = member
+        self.moves = ReassignmentReports(state, member)
 
     def describe(self, request: RequestId, _: DescribeCluster, now: Now) -> None:
         self._state.outbox.answer(request, self._description(now))
@@ -81,6 +83,7 @@ class ClusterReports:
             updated_at=now.wall,
             feature_level=metadata.image.feature_level,
             problem=self._member.problem or "",
+            coordinators=metadata.image.coordinators,
         )
 
     def _alone(self) -> ClusterNode:
@@ -192,7 +195,7 @@ class ClusterReports:
                     partition=number,
                     leader=state.leader,
                     epoch=state.epoch,
-                    replicas=state.replicas,
+                    replicas=state.copies,
                     isr=state.isr,
                     version=state.version,
                 )

@@ -1,7 +1,7 @@
 """The controller: what the leader of a cluster decides about brokers and voters.
 
-Topics and partitions, keys, ACLs, tenants and schemas are decided in the same records: see
-`PartitionController` and `AccessController`.
+Topics and partitions, their moves and leaders, keys, ACLs, tenants and schemas are decided in the
+same records: see `PartitionController`, `Reassigner`, `LeaderTransfers` and `AccessController`.
 
 Decides by the committed image, by what brokers ask for and by who is silent; one record at a time,
 so that each decision is made on all that was decided before. A broker that no longer leads decides
@@ -27,8 +27,11 @@ import msgspec
 from goqueue.broker.access_changes import AccessCommand
 from goqueue.broker.cluster.access_controller import AccessController, DecideFn
 from goqueue.broker.cluster.cluster_metadata import ClusterMetadata
+from goqueue.broker.cluster.leader_transfers import LeaderTransfers
 from goqueue.broker.cluster.level_gate import audited, with_level
 from goqueue.broker.cluster.partition_controller import PartitionController
+from goqueue.broker.cluster.presence import Presence
+from goqueue.broker.cluster.reassigner import Reassigner
 from goqueue.broker.schemas import SchemaDecision
 from goqueue.broker.state import NodeState
 from goqueue.cluster import (
@@ -41,7 +44,6 @@ from goqueue.cluster import (
     BrokerRemoved,
     BrokerResigned,
     BrokerState,
-    Liveness,
     MetadataChange,
     RegisteredBroker,
     StatedPiece,
@@ -87,15 +89,17 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
 class Controller:
     """Decides while this broker leads the metadata log."""
 
-    def __init__(self, state: NodeState, metadata: ClusterMetadata, liveness: Liveness) -> None:
+    def __init__(self, state: NodeState, metadata: ClusterMetadata, presence: Presence) -> None:
         self._state = state
         self._metadata = metadata
-        self._liveness = liveness
+        self._liveness = liveness = presence.liveness
         self._me = state.node_id
         self._registrations: dict[str, Registration] = {}
         self._requests: deque[_Request] = deque()
         self._term = 0
         self.partitions = PartitionController(state, metadata)
+        self.transfers = LeaderTransfers(state, metadata, presence.replicas.handovers)
+        self.moves = Reassigner(state, metadata, presence.moves, self.transfers)
         self.access = AccessController(state, metadata, liveness)
         # What is left of a statement of the image that this broker began.
         self._pieces: Iterator[StatedPiece] | None = None
@@ -163,7 +167,8 @@ class Controller:
             self._registrations.clear()
             self._pieces = None
             self.partitions.forget_wishes()
-            self.access.resign(self.partitions.not_controller())
+            for part in (self.transfers, self.moves, self.access):
+                part.resign(self.partitions.not_controller())
             while self._requests:
                 refusal = Refused(Code.NOT_CONTROLLER)
                 self._state.outbox.answer(self._requests.popleft().request, refusal)
@@ -187,7 +192,11 @@ class Controller:
             *self._answer_requests(answers),
             *self._fence_lost(now),
         ]
-        changes += self.partitions.decide(changes, answers, now)
+        live, _ = self.partitions.live(changes)
+        transfers = self.transfers.decide(live, now)
+        moves = self.moves.decide(live, answers, now)
+        changes += [*self.partitions.decide(changes, answers, now), *transfers, *moves]
+        self.transfers.finish(now, metadata.config.balance_after_ns)
         if metadata.image.feature_level >= FEATURE_LEVEL:
             changes += self.access.decide(now)
         changes = [*piece, *with_level(self._state, metadata.image, changes, answers)]

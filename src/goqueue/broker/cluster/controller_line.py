@@ -4,9 +4,9 @@ A wish is answered by the metadata log alone; one that gets lost is repeated by 
 """
 
 from goqueue.broker.cluster.cluster_metadata import ClusterMetadata
-from goqueue.broker.cluster.partition_controller import PartitionController
+from goqueue.broker.cluster.controller import Controller
 from goqueue.broker.state import NodeState
-from goqueue.model import PartitionMessage, Send
+from goqueue.model import PartitionMessage, ResignLeaderships, Send
 
 __all__ = ["ControllerLine"]
 
@@ -17,10 +17,10 @@ class ControllerLine:
     def __init__(self, state: NodeState) -> None:
         self._state = state
         self._metadata: ClusterMetadata | None = None
-        self._controller: PartitionController | None = None
+        self._controller: Controller | None = None
         self._has_news = False
 
-    def connect(self, metadata: ClusterMetadata, controller: PartitionController) -> None:
+    def connect(self, metadata: ClusterMetadata, controller: Controller) -> None:
         """The metadata log was read: from now on there may be a controller."""
         self._metadata, self._controller = metadata, controller
 
@@ -41,7 +41,10 @@ class ControllerLine:
         if self._controller is not None and self._metadata is not None:
             if self._metadata.is_leading:
                 self._has_news = True
-                self._controller.want(sender, message)
+                if isinstance(message, ResignLeaderships) and message.heirs:
+                    self._controller.transfers.want(sender, message)
+                else:
+                    self._controller.partitions.want(sender, message)
 
     def ask(self, message: PartitionMessage) -> None:
         """Pass a wish of this broker on to the controller, if one is known."""

@@ -69,6 +69,7 @@ from goqueue.model import (
 from goqueue.model.requests import (
     AlterTopic,
     CancelDelayed,
+    CancelReassignment,
     Command,
     CreateTopic,
     DeleteRecords,
@@ -85,6 +86,8 @@ from goqueue.model.requests import (
     Published,
     Read,
     Reply,
+    StartReassignment,
+    TransferLeader,
     Watch,
 )
 
@@ -99,6 +102,9 @@ _OF_CONTROLLER: tuple[type[Command], ...] = (
     ElectLeader,
     ForgetBroker,
     LeaveCluster,
+    CancelReassignment,
+    StartReassignment,
+    TransferLeader,
     *ACCESS_COMMANDS,
 )
 

@@ -44,6 +44,7 @@ from goqueue.model.requests import (
     Beat,
     BeginTransaction,
     CancelDelayed,
+    CancelReassignment,
     ClusterJoined,
     Command,
     CommitGroup,
@@ -119,6 +120,7 @@ from goqueue.model.requests import (
     Published,
     Quotas,
     Read,
+    ReassignmentDescription,
     Rebalances,
     Receive,
     Records,
@@ -147,6 +149,7 @@ from goqueue.model.requests import (
     SearchTraces,
     SendReply,
     SetTenantStatus,
+    StartReassignment,
     TenantDescription,
     TenantNames,
     TenantStatistics,
@@ -161,6 +164,7 @@ from goqueue.model.requests import (
     TransactionList,
     TransactionPrepared,
     TransactionStatistics,
+    TransferLeader,
     Watch,
     Watched,
 )
@@ -265,6 +269,9 @@ COMMAND_KINDS: Final[dict[int, type[Command]]] = {
     12: FindDelayed,
     13: CancelDelayed,
     14: DescribeDelays,
+    15: StartReassignment,
+    16: CancelReassignment,
+    17: TransferLeader,
 }
 REPLY_KINDS: Final[dict[int, type[Reply]]] = {
     1: Done,
@@ -324,6 +331,7 @@ REPLY_KINDS: Final[dict[int, type[Reply]]] = {
     10: DelayedList,
     11: DelayedDescription,
     12: DelayStatistics,
+    13: ReassignmentDescription,
 }
 # Keys of their maps are partitions, which JSON cannot write. The others hold numbers of traces,
 # which are too large for MessagePack.

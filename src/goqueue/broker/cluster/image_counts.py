@@ -25,8 +25,7 @@ def under_replicated_count(image: MetadataImage) -> int:
     """How many partitions have fewer live members in sync than replicas."""
     live = _live(image)
     return sum(
-        not (len(each.isr) == len(each.replicas) and live.issuperset(each.replicas))
-        for each in _partitions(image)
+        not live.intersection(each.isr).issuperset(each.replicas) for each in _partitions(image)
     )
 
 

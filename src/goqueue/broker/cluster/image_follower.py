@@ -36,7 +36,10 @@ from goqueue.cluster import (
     PartitionId,
     PartitionsAssigned,
     ProducerIdsAllocated,
+    ReassignmentChange,
+    ReassignmentEnded,
     RegisteredBroker,
+    ReplicaMovesBegun,
     ReplicasLost,
     TopicDeleted,
     TopicStated,
@@ -119,10 +122,23 @@ class ImageFollower:
                 self._producers.allocated(change)
             case ImageStated():
                 self._follow_statement(image)
+            case _ if isinstance(change, ReassignmentChange):
+                self._follow_moves(change)
             case _ if isinstance(change, AccessChange):
                 self._access.apply(change, image.access)
             case _ if isinstance(change, SchemaChange):
                 self._schemas.apply(change, image.schemas)
+
+    def _follow_moves(self, change: ReassignmentChange) -> None:
+        """Partitions begin to move, or are elsewhere now; or they move slower."""
+        self._replicas.follow_moves()
+        match change:
+            case ReplicaMovesBegun():
+                for each in change.partitions:
+                    self._replicas.rehost(PartitionId(*each))
+            case ReassignmentEnded():
+                for end in change.ends:
+                    self._replicas.rehost(PartitionId(end.topic, end.partition))
 
     def _state_topic(self, stated: TopicStated, image: MetadataImage) -> None:
         known = image.table.topics.get(stated.number)
@@ -164,6 +180,8 @@ class ImageFollower:
         for stated in table.topics.values():
             self._state_topic(stated, image)
             self._replicas.host(stated.number)
+        self._replicas.drop_moved()
+        self._replicas.follow_moves()
         self._replicas.look_at_all()
 
     def take_changed(self) -> bool:

@@ -22,7 +22,7 @@ from collections import deque
 
 import msgspec
 
-from goqueue.broker.cluster.catch_up import CatchUp
+from goqueue.broker.cluster.catch_up import CatchUp, CatchUpRate
 from goqueue.broker.disk_reads import ReplicaFetch
 from goqueue.broker.state import NodeState
 from goqueue.cluster import Voter
@@ -310,7 +310,13 @@ class LogLeader:
             if self._catch_up is None:
                 self._state.fetch(wanted, purpose, in_background=True)
             else:
-                self._catch_up.request(wanted, purpose, now, in_sync=self._is_in_sync(who))
+                self._catch_up.request(
+                    wanted, purpose, now, in_sync=self._is_in_sync(who), rate=self._rate_of(who)
+                )
+
+    def _rate_of(self, _who: Voter) -> CatchUpRate | None:
+        """How fast a follower is read for that is not in sync; None: as all such followers are."""
+        return None
 
     def _is_in_sync(self, _who: Voter) -> bool:
         """Whether a follower is read for before others."""
@@ -323,6 +329,10 @@ class LogLeader:
     def _find_unsent(self, _who: Voter, sent: Offset) -> Slice | None:
         """Where to read what a follower is sent next from the disk."""
         return self._log.read_for_follower(sent, _READ_BYTES)
+
+    def _is_kept(self, offset: Offset) -> bool:
+        """Whether a batch that begins here is in memory."""
+        return any(each.first == offset for each in self._kept)
 
     def _send_kept(self, who: Voter, follower: _Follower, sent: Offset, now: Instant) -> bool:
         """Send batches from memory; False if the next one is not there."""

@@ -33,6 +33,7 @@ from goqueue.broker.cluster.member_reports import MemberReports
 from goqueue.broker.cluster.metadata_records import MetadataRecord, attempted_voters
 from goqueue.broker.cluster.own_logs import OwnLogs
 from goqueue.broker.cluster.partition_controller import PartitionController
+from goqueue.broker.cluster.presence import Presence
 from goqueue.broker.cluster.quorum_metadata import QuorumMetadata
 from goqueue.broker.disk_reads import ClusterFetch, FoldFetch, RepairFetch, ReplicaFetch
 from goqueue.broker.replication.partition_leader import PartitionLeader
@@ -56,12 +57,10 @@ from goqueue.cluster import (
 )
 from goqueue.log import Log, LogState
 from goqueue.model import (
-    MILLISECOND,
     SECOND,
     Code,
     DiskEvent,
     Halt,
-    Heartbeat,
     Instant,
     LeadershipOffer,
     LogId,
@@ -85,6 +84,7 @@ from goqueue.model import (
     ReplicaMessage,
     ReplicaRepair,
     ReplicaReset,
+    ResignLeaderships,
     Send,
     StoreEvent,
     VoteReply,
@@ -121,7 +121,6 @@ class ClusterMember:
         self._entered = ""
         self._awaited: int | None = None
         self._heartbeat_at = Instant(0)
-        self._lag_ns = 0
         self.is_leaving = False
         self._leave_by = Instant(0)
         # The controller that was asked to let others lead what this broker leads.
@@ -136,6 +135,7 @@ class ClusterMember:
         self.ticked_at = Instant(0)
         self.line = ControllerLine(state)
         self.replicas = Replicas(state, self.line.ask, config.catch_up_bytes_per_second)
+        self.presence = Presence(state, self._liveness, self.heartbeats, self.replicas)
         self.producers = ClusterProducers(state, self.line.ask)
         self.admit = self.producers.admit_batch
         self.image_follower = ImageFollower(state, self.replicas, self.producers)
@@ -270,8 +270,8 @@ class ClusterMember:
 
     def _run(self, own: BrokerStateJournal, metadata: ClusterMetadata, now: Now) -> None:
         self._metadata = metadata
-        self._controller = Controller(self._state, metadata, self._liveness)
-        self.line.connect(metadata, self._controller.partitions)
+        self._controller = Controller(self._state, metadata, self.presence)
+        self.line.connect(metadata, self._controller)
         self.replicas.ends.connect(own)
         self._entered = own.state.cluster_id
         self._heartbeat_at = self._leader_seen_at = now.instant
@@ -342,13 +342,10 @@ class ClusterMember:
         if peer is None or peer.incarnation != event.incarnation:
             return
         sender = Voter(event.broker, event.directory)
-        known = metadata.image.brokers.get(event.broker)
         message = event.message
-        if known is not None and known.voter == sender:
-            self._liveness.hear(event.broker, now.instant)
-            self.heartbeats.hear(event.broker, message, now)
-            if isinstance(message, Heartbeat):
-                self._hear_heartbeat(message, now)
+        heartbeat = self.presence.hear(sender, message, metadata.image, now)
+        if heartbeat is not None and self._external is not None:
+            self._external.hear_version(heartbeat.metadata_version, now)
         match message:
             case ReplicaAppend() | ReplicaDiverged() | ReplicaReset() if (
                 message.log.kind is not ReplicaKind.METADATA
@@ -360,6 +357,8 @@ class ClusterMember:
                 return
             case VoteRequest() | VoteReply() | LeadershipOffer() if self._quorum is not None:
                 self._quorum.handle_vote(sender, message, now)
+            case ResignLeaderships(heirs=(_, *_)) if sender == metadata.election.leader:
+                self.replicas.handovers.request(message)
             case RegisterBroker():
                 self._register(sender, event.incarnation, peer, message)
             case RegistrationRefused():
@@ -372,11 +371,6 @@ class ClusterMember:
                     self._quorum.handle_replica(sender, message, event.data, now)
         # What is said of copies is followed up by `replicas` alone: most messages are about those.
         self._has_news = True
-
-    def _hear_heartbeat(self, message: Heartbeat, now: Now) -> None:
-        self._state.security.meters.charge_elsewhere(message.uses, now.instant)
-        if self._external is not None:
-            self._external.hear_version(message.metadata_version, now)
 
     def _register(
         self, who: Voter, incarnation: int, peer: PeerIdentity, asked: RegisterBroker
@@ -459,7 +453,7 @@ class ClusterMember:
 
     def _tick(self, metadata: ClusterMetadata, now: Now) -> None:
         """Every half second: say that this broker runs, and ask to be registered."""
-        self._lag_ns = now.instant - self._heartbeat_at
+        self.presence.lag_ns = now.instant - self._heartbeat_at
         self._liveness.detect_pause(self._heartbeat_at, now.instant)
         self.heartbeats.count_silence(metadata.image.brokers, now.instant)
         self.ticked_at = now.instant
@@ -476,16 +470,10 @@ class ClusterMember:
             self._ask_to_register(metadata)
 
     def _send_heartbeats(self, now: Now) -> None:
-        message = Heartbeat(
-            broker_epoch=self.registered.epoch if self.registered else 0,
-            metadata_version=self.image_follower.version,
-            loop_lag_ms=self._lag_ns // MILLISECOND,
-            sent_at=now.wall,
-            is_leaving=self.is_leaving,
-            is_full=bool(self._state.storage.full),
-            uses=self._state.security.meters.take_untold(),
+        version, is_leaving = self.image_follower.version, self.is_leaving
+        self.presence.send(
+            self._peers, self.registered, version=version, is_leaving=is_leaving, now=now
         )
-        self._state.outbox.extend(Send(broker=each, message=message) for each in self._peers)
 
     def _ask_to_register(self, metadata: ClusterMetadata) -> None:
         leader, own = metadata.election.leader, self._own_logs.broker_state
@@ -580,6 +568,7 @@ class ClusterMember:
             self._awaited = self._awaited if is_entered else number
         self.reports.record_recovery(own, now)
         self._problem = None if is_registered else self._problem
+        self.presence.moves.follow(metadata.image)
         for broker in metadata.image.brokers:
             self._liveness.expect(broker, now.instant, is_connected=broker in self._peers)
 

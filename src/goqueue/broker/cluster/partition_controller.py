@@ -167,7 +167,7 @@ class PartitionController:
         state = self._metadata.image.table.get(*where)
         if state is None:
             raise Refused(Code.PARTITION_NOT_FOUND, partition=where.partition)
-        if leader and leader not in state.replicas:
+        if leader and leader not in state.copies:
             raise Refused(Code.NODE_NOT_FOUND, node=leader)
         if where in self._unclean or len(self._unclean) >= _REQUESTS_MAX:
             raise Refused(Code.LOG_BUSY, reason="the metadata log is busy")
@@ -254,7 +254,7 @@ class PartitionController:
         self, brokers: Sequence[MetadataChange], answers: list[Answer], now: Now
     ) -> list[MetadataChange]:
         """What follows for partitions, if `brokers` are the other changes of the same record."""
-        live, keeping = self._live(brokers)
+        live, keeping = self.live(brokers)
         # Not beside a registration: who led before it is replaced with the same record, or never.
         lost = [] if brokers else self._lose()
         if lost:
@@ -342,7 +342,7 @@ class PartitionController:
                 changes.append(lost)
         return changes
 
-    def _live(self, brokers: Sequence[MetadataChange]) -> tuple[frozenset[str], frozenset[str]]:
+    def live(self, brokers: Sequence[MetadataChange]) -> tuple[frozenset[str], frozenset[str]]:
         """Who may lead after this record; and who leaves, and keeps what nobody else can lead."""
         lost: set[str] = set()
         leaving: set[str] = set()
@@ -460,9 +460,7 @@ class PartitionController:
         state = self._metadata.image.table.get(*where)
         if state is None:
             raise Refused(Code.PARTITION_NOT_FOUND, partition=where.partition)
-        able = [
-            each for each in state.replicas if each in live and (where, each) not in self._unable
-        ]
+        able = [each for each in state.copies if each in live and (where, each) not in self._unable]
         in_sync = [each for each in state.isr if each in able]
         if in_sync:
             raise Refused(Code.NODE_ALIVE, node=in_sync[0])

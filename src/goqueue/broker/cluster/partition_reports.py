@@ -54,7 +54,7 @@ class PartitionReports:
         return msgspec.structs.replace(
             _undescribed(number, Code.LEADER_UNAVAILABLE if found.leader is None else None),
             leader=found.leader or "",
-            replicas=found.replicas,
+            replicas=found.copies,
             isr=tuple(broker for broker in found.isr if live(broker)),
             version=found.version,
         )

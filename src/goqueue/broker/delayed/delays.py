@@ -238,7 +238,7 @@ class DelayedMessages:
             led = cluster.check_leads(topic.number, log.partition, log)
         except Refused:
             return False
-        return led.live_members >= led.minimum
+        return led.live_members >= led.minimum and not led.is_handing_over
 
     def demoted(self, partition: Partition, now: Now) -> None:
         """Another epoch began: what is not committed is not known to be kept.

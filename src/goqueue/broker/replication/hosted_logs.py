@@ -11,6 +11,8 @@ Invariants
   epochs are metadata versions, so the first record says which it is. It is removed before a new
   one is made.
 - The log of a new topic is made when that of the old one is gone.
+- The note of a log that is removed goes when the log has gone: a crash before leaves it, and the
+  next start removes what it names.
 - An observed log, of which this broker keeps a copy although it is no replica, is a cache: it goes
   when nobody needs it here, or at the next start.
 - A log that is shorter than was noted of it (`RecordedEnds`) has lost what it confirmed. It stays
@@ -79,10 +81,11 @@ class HostedLogs:
         self._ends = ends
         self._logs: dict[PartitionId, HostedLog] = {}
         self._by_id: dict[LogId, HostedLog] = {}
-        # Being removed; whether the log is wanted again, for another topic of the same name.
-        self._leaving: dict[LogId, None] = {}
+        # Being removed; perhaps the log is wanted again, for another topic of the same name, or
+        # because the partition moves back.
+        self._leaving: dict[LogId, PartitionId | None] = {}
         # Being opened, perhaps for an earlier topic of the same name.
-        self._opening: dict[LogId, None] = {}
+        self._opening: dict[LogId, PartitionId] = {}
         self.has_begun = False
 
     def __iter__(self) -> Iterator[HostedLog]:
@@ -103,15 +106,27 @@ class HostedLogs:
         table = image.table
         mine = table.hosted_by(self._state.node_id)
         names = {table.topics[where.topic].name for where in mine}
-        given_up = [where for where in self._ends if where not in mine]
+        given_up = [where for where in (*self._ends, *self._moved(image)) if where not in mine]
         names.update(table.topics[each.topic].name for each in given_up if table.get(*each))
         self._state.outbox.append(Sweep(topics=(*internal, *sorted(names))))
         for where in mine:
             self.host(where, table.topics[where.topic].name)
-        for where in given_up:
-            self._ends.forget(where)
-            if table.get(*where) is not None:
-                self._remove(LogId(table.topics[where.topic].name, where.partition))
+        for where in dict.fromkeys(given_up):
+            if table.get(*where) is None:
+                self._ends.forget(where)
+            else:
+                self._remove(LogId(table.topics[where.topic].name, where.partition), where)
+
+    def _moved(self, image: MetadataImage) -> Iterator[PartitionId]:
+        """The partitions that moves gave to this broker or took from it, as far as is remembered.
+
+        A copy that never confirmed anything has no note.
+        """
+        me = self._state.node_id
+        for each in image.reassignments:
+            for move in each.moves:
+                if (me in move.old or me in move.new) and image.table.get(*move.where) is not None:
+                    yield move.where
 
     @property
     def observed(self) -> list[HostedLog]:
@@ -138,7 +153,7 @@ class HostedLogs:
         topic = self._state.catalog.numbered(hosted.where.topic)
         assert topic is not None, "a hosted log belongs to a topic"
         settings = self._state.catalog.log_settings(topic)
-        self._opening[hosted.log_id] = None
+        self._opening[hosted.log_id] = hosted.where
         self._state.outbox.append(Open(log=hosted.log_id, settings=settings))
 
     def opened(self, log: LogId, found: LogState, created: int | None) -> HostedLog | None:
@@ -146,18 +161,18 @@ class HostedLogs:
 
         `created` is the version at which the topic was created; None if it is gone.
         """
-        self._opening.pop(log, None)
+        opened_for = self._opening.pop(log, None)
         hosted = self._by_id.get(log)
         if hosted is None:
-            # Its topic was deleted while it was opened.
-            self._remove(log)
+            # Its topic was deleted, or the partition moved away, while it was opened.
+            self._remove(log, opened_for)
             return None
         assert hosted.partition is None, "a log is opened once"
         epoch = found.epochs[0][0] if found.epochs and found.end > found.start else None
         if created is not None and epoch is not None and epoch < created:
-            self._remove(log)
+            self._remove(log, None)
             return None
-        noted = self._ends.noted(hosted.where)
+        noted = self._ends.newest(hosted.where)
         if found.end < noted and not hosted.is_observed:
             self._lose(hosted, found, noted)
             return None
@@ -190,30 +205,34 @@ class HostedLogs:
         self._state.partitions.add(hosted.partition)
         self._state.storage.record_damage(log, recovered.damaged)
 
-    def _remove(self, log: LogId) -> None:
-        self._leaving[log] = None
+    def _remove(self, log: LogId, where: PartitionId | None) -> None:
+        """Remove a log, and the note about it; without `where` that is about another one."""
+        self._leaving[log] = where
         self._state.outbox.append(Reshape(log=log, change=Delete()))
 
     def drop(self, where: PartitionId) -> HostedLog | None:
-        """Its topic was deleted: the log goes; what it was, if it was opened."""
+        """The topic was deleted, or others keep it: the log goes; what it was, if it was open."""
         hosted = self._logs.pop(where, None)
         if hosted is None:
             return None
         self._by_id.pop(hosted.log_id, None)
-        self._ends.forget(where)
         if hosted.lost is not None:
             self._state.storage.record_damage(hosted.log_id, ())
-            self._remove(hosted.log_id)
+            self._remove(hosted.log_id, where)
             return None
         if hosted.partition is None:
             # It is being opened, or an older one is being removed.
             return None
-        self._remove(hosted.log_id)
+        self._remove(hosted.log_id, where)
         return hosted
 
     def removed(self, log: LogId) -> None:
         """A log is gone, or could not be removed: then the next start moves it out of the way."""
-        if self._leaving.pop(log, 0) is None:
-            hosted = self._by_id.get(log)
-            if hosted is not None and hosted.partition is None:
-                self._open(hosted)
+        if log not in self._leaving:
+            return
+        where = self._leaving.pop(log)
+        if where is not None:
+            self._ends.forget(where)
+        hosted = self._by_id.get(log)
+        if hosted is not None and hosted.partition is None:
+            self._open(hosted)

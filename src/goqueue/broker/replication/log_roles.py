@@ -15,6 +15,7 @@ Only the committed image gives a role, and only to a process that registered bef
 
 from collections.abc import Callable, Collection, Mapping
 
+from goqueue.broker.cluster.catch_up import CatchUpRate
 from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
 from goqueue.broker.partitions import Partition
 from goqueue.broker.replication.derived_state import DerivedState
@@ -39,6 +40,7 @@ from goqueue.model import (
     Instant,
     IsrWish,
     LogId,
+    MoveProgress,
     Now,
     PartitionMessage,
     Refused,
@@ -200,10 +202,58 @@ class LogRoles:
             return
         name = table.topics[topic].name
         for number, state in enumerate(table.partitions_of(topic)):
-            if self._me in state.replicas:
+            if self._me in state.copies:
                 where = PartitionId(topic, number)
                 self._hosted.host(where, name)
                 self._to_look[where] = None
+
+    # Moves
+
+    def rehost(self, where: PartitionId) -> None:
+        """Other brokers keep a partition: copy it if this one does, drop what it keeps if not."""
+        state = self._image.table.get(*where)
+        if state is None or not self._hosted.has_begun:
+            return
+        name = self._image.table.topics[where.topic].name
+        if self._me in state.copies:
+            self._hosted.host(where, name)
+            self._to_look[where] = None
+            return
+        hosted = self._hosted.get(where)
+        if hosted is not None and not hosted.is_observed:
+            if hosted.leader is not None and hosted.partition is not None:
+                self._demote(hosted, hosted.partition)
+            gone = self._drop(where)
+            if gone is not None and gone.partition is not None:
+                self._unobserved.append(gone.partition)
+            if self._observer == self._me:
+                # Groups may read it here.
+                self._hosted.host(where, name, is_observed=True)
+
+    def drop_moved(self) -> None:
+        """Drop whatever other brokers keep now: the changes that said so were not heard."""
+        mine = self._image.table.hosted_by(self._me)
+        for where in [each.where for each in self._hosted if each.where not in mine]:
+            self.rehost(where)
+
+    def follow_moves(self) -> None:
+        """Others move, or not as fast."""
+        running = {each.number: each for each in self._image.reassignments.running}
+        self._view.rates.clear()
+        self._view.rates.update(
+            (where, CatchUpRate(number, running[number].bytes_per_second))
+            for where, number in self._image.reassignments.moving.items()
+        )
+
+    def move_progress(self) -> tuple[MoveProgress, ...]:
+        """How far the learners of the partitions are that this broker leads."""
+        found: list[MoveProgress] = []
+        for where in self._view.rates:
+            hosted = self._hosted.get(where)
+            leader = None if hosted is None or hosted.is_resigned else hosted.leader
+            if leader is not None and leader.image.target:
+                found.append(leader.move_progress())
+        return tuple(found)
 
     # Observers
 
@@ -247,21 +297,26 @@ class LogRoles:
         gone: list[Partition] = []
         name = ""
         for number in range(partitions):
-            where = PartitionId(topic, number)
-            self._watched.pop(where, None)
-            self._untold.pop(where, None)
-            self._wishes.pop(where, None)
-            self._refusals.pop(where, None)
-            self._lost.pop(where, None)
-            hosted = self._hosted.drop(where)
-            if hosted is not None and hosted.leader is not None:
-                hosted.leader.release()
+            hosted = self._drop(PartitionId(topic, number))
             if hosted is not None and hosted.partition is not None:
-                hosted.partition.leader = None
                 gone.append(hosted.partition)
                 name = hosted.log_id.topic
         self.counts.forget(name)
         return gone
+
+    def _drop(self, where: PartitionId) -> HostedLog | None:
+        """Remove what this broker keeps of a partition; what it was, if it was opened."""
+        self._watched.pop(where, None)
+        self._untold.pop(where, None)
+        self._wishes.pop(where, None)
+        self._refusals.pop(where, None)
+        self._lost.pop(where, None)
+        hosted = self._hosted.drop(where)
+        if hosted is not None and hosted.leader is not None:
+            hosted.leader.release()
+        if hosted is not None and hosted.partition is not None:
+            hosted.partition.leader = None
+        return hosted
 
     def _look_at(self, where: PartitionId, now: Now) -> None:
         """Take the role that the image gives to a log."""
@@ -278,7 +333,8 @@ class LogRoles:
                 self._follow_leader_image(hosted, hosted.leader, state, now)
                 return
         elif hosted.follower is not None and hosted.follower.epoch == state.epoch:
-            return
+            if hosted.follower.added == state.added_at(self._me):
+                return
         self._take_role(hosted, hosted.partition, state, now)
 
     def _look_at_lost(
@@ -305,7 +361,7 @@ class LogRoles:
     ) -> None:
         assert hosted.partition is not None
         self.counts.change_isr(hosted.log_id.topic, len(leader.image.isr), len(state.isr))
-        has_risen = leader.follow_image(state, self._minimum(hosted.where))
+        has_risen = leader.follow_image(state, self._minimum(hosted.where), now.instant)
         if has_risen or hosted.partition.is_held:
             # Those who left the ISR need not confirm any more that this broker leads.
             self._note_risen(hosted, hosted.partition, now.instant)

@@ -53,6 +53,8 @@ class PartitionFollower(LogFollower):
         self._ends = view.ends
         self._unclean_epoch = image.unclean_epoch
         self._is_observer = is_observer
+        # The version that added this copy: what was said of an earlier one counts no more.
+        self.added = image.added_at(state.node_id)
         # What the leader was told last.
         self._told = Offset(0)
         # Whether an append left a gap: then it is asked for again.
@@ -153,7 +155,13 @@ class PartitionFollower(LogFollower):
         if isinstance(message, ReplicaSubscribe):
             self._agrees = False
             subscription = LogSubscription(
-                topic, partition, message.epoch, message.start, message.end, message.last
+                topic,
+                partition,
+                message.epoch,
+                message.start,
+                message.end,
+                message.last,
+                added=self.added,
             )
             self._streams.subscribe(self._leader.broker, subscription)
         elif message.is_agreed:
@@ -162,6 +170,12 @@ class PartitionFollower(LogFollower):
                 return
             self._told = self._log.confirmed
             ack = LogAck(
-                topic, partition, message.epoch, message.durable, message.written, message.asked
+                topic,
+                partition,
+                message.epoch,
+                message.durable,
+                message.written,
+                message.asked,
+                self.added,
             )
             self._streams.acknowledge(self._leader.broker, ack)

@@ -10,6 +10,8 @@ Invariants
 - What a follower confirmed counts for the run of the broker that confirmed it, after it agreed in
   this epoch (C11).
 - An observer, which is no replica, is sent nothing that is not committed, and counts for nothing.
+- A learner, which is to become a replica, is a follower outside the ISR, with a rate of its own.
+  What its broker said of a copy that it had before and dropped does not count.
 - One change of the ISR is on its way. While it is not answered the same is asked for again, and
   whoever joins by it counts, until the partition version moves or the image says that it cannot
   commit any more.
@@ -22,7 +24,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from goqueue.broker.cluster.catch_up import CatchUp
+from goqueue.broker.cluster.catch_up import CatchUp, CatchUpRate
 from goqueue.broker.cluster.log_leader import KeptBytes, LogLeader
 from goqueue.broker.disk_reads import RepairFetch
 from goqueue.broker.replication.recorded_ends import RecordedEnds
@@ -45,6 +47,7 @@ from goqueue.model import (
     LogAck,
     LogSubscription,
     LogWatermark,
+    MoveProgress,
     Now,
     Offset,
     Refused,
@@ -61,8 +64,10 @@ from goqueue.records import Buffer, last_offset
 _CONFIRMED_NS = SECOND
 # So much of a damaged range is sent at once.
 _REPAIR_BYTES = 1024 * 1024
-# So much is read for an observer at once.
+# So much is read for an observer at once, and so much for a learner, by its rate.
 _READ_BYTES = 1024 * 1024
+_LEARNER_BYTES_MIN = 64 * 1024
+_READS_PER_SECOND = 4
 
 __all__ = ["ClusterView", "PartitionLeader"]
 
@@ -84,6 +89,8 @@ class ClusterView:
         self.kept = KeptBytes()
         # Logs that are looked at every half second.
         self.watched: dict[PartitionId, None] = {}
+        # The partitions that are moved, and how fast their learners may be sent what they lack.
+        self.rates: dict[PartitionId, CatchUpRate] = {}
 
 
 class _Timed(msgspec.Struct, frozen=True):
@@ -135,10 +142,13 @@ class PartitionLeader(LogLeader):
         self._start = Offset(0)
         # The high watermark that each broker was told last, and whether that of all is the newest.
         self._told: dict[str, Offset] = {}
+        self._rates: Mapping[PartitionId, CatchUpRate] = view.rates
+        # What learners were sent in this epoch.
+        self._learner_bytes = 0
+        # Whether another broker is about to lead: see `Handovers`.
+        self.is_handing_over = False
         log.assume_role(ReplicaRole.LEADER, image.epoch)
-        for broker in image.replicas:
-            if broker != self._me:
-                self._progress[broker] = FollowerProgress(since=now.instant)
+        self._follow_copies(now.instant)
         if log.high_watermark == log.end:
             # All that is here is committed: the first append brings the record of the epoch.
             self._is_serving = True
@@ -205,6 +215,11 @@ class PartitionLeader(LogLeader):
             for broker, progress in self._progress.items()
         )
 
+    def is_held_by(self, broker: str) -> bool:
+        """Whether another replica holds all that is here, and all of it is committed."""
+        progress, log = self._progress.get(broker), self._log
+        return progress is not None and min(progress.held, log.high_watermark) >= log.end
+
     def progress(self, broker: str) -> FollowerProgress | None:
         return self._progress.get(broker)
 
@@ -252,6 +267,9 @@ class PartitionLeader(LogLeader):
             return
         progress = self._progress.get(who.broker)
         if progress is not None:
+            if progress.added != asked.added:
+                # Of another copy: it asks again when both images say the same.
+                return
             progress.subscribe(self._log.end)
         elif not self._is_serving:
             # How far the log is committed is not known yet: an observer asks again.
@@ -289,8 +307,8 @@ class PartitionLeader(LogLeader):
         if progress is None:
             self.acknowledge(who, self._confirmed(ack, ack.durable, now), now)
             return
-        if progress.join_at is None or ack.written > self._log.end:
-            # It did not subscribe in this epoch.
+        if progress.join_at is None or progress.added != ack.added or ack.written > self._log.end:
+            # It did not subscribe in this epoch, or speaks of another copy.
             return
         held = ack.written if self._log.commits_written else ack.durable
         progress.hold(held, broker_epoch, self._log.end, now)
@@ -332,7 +350,45 @@ class PartitionLeader(LogLeader):
     def _find_unsent(self, who: Voter, sent: Offset) -> Slice | None:
         if self._is_observer(who):
             return self._log.read(sent, _READ_BYTES)
+        rate = self._rate_of(who)
+        if rate is not None:
+            size = max(_LEARNER_BYTES_MIN, rate.bytes_per_second // _READS_PER_SECOND)
+            return self._log.read_for_follower(sent, min(_READ_BYTES, size))
         return super()._find_unsent(who, sent)
+
+    # Learners
+
+    def _is_learning(self, broker: str) -> bool:
+        """Whether a broker copies the log to become a replica, and is not in sync yet."""
+        image = self._image
+        return broker in image.target and not (broker in image.isr or broker in image.replicas)
+
+    def _rate_of(self, who: Voter) -> CatchUpRate | None:
+        if not self._is_learning(who.broker):
+            return None
+        rate = self._rates.get(self._where)
+        return rate if rate is not None and rate.bytes_per_second else None
+
+    def move_progress(self) -> MoveProgress:
+        """How far the learners are; all of them, if none is left that is not in sync."""
+        log, held, is_near = self._log, 1000, True
+        for broker in self._image.learners:
+            if not self._is_learning(broker):
+                continue
+            known = [each for who, each in self._followers.items() if who.broker == broker]
+            durable = max((each.durable for each in known), default=Offset(0))
+            share = 1000 * max(0, durable - log.start) // max(1, log.end - log.start)
+            held = min(held, share if log.end > log.start else 1000)
+            sent = max((each.sent or Offset(0) for each in known), default=Offset(0))
+            is_near &= bool(known) and (sent >= log.end or self._is_kept(sent))
+        return MoveProgress(
+            topic=self._where.topic,
+            partition=self._where.partition,
+            epoch=self._epoch,
+            sent=self._learner_bytes,
+            held=held,
+            is_near=is_near,
+        )
 
     # Repair
 
@@ -412,6 +468,8 @@ class PartitionLeader(LogLeader):
         self._told[who.broker] = self._log.high_watermark
         if data and who.broker in self._progress:
             self._timed.setdefault(who.broker, _Timed(following, now))
+        if self._is_learning(who.broker):
+            self._learner_bytes += sum(map(len, data))
         super()._send_batch(who, first, following, data, now)
 
     def _is_in_sync(self, who: Voter) -> bool:
@@ -432,12 +490,29 @@ class PartitionLeader(LogLeader):
 
     # The ISR
 
-    def follow_image(self, image: PartitionState, minimum: int) -> bool:
+    def _follow_copies(self, now: Instant) -> None:
+        """Count on those who keep copies, and on nobody else."""
+        copies = [each for each in self._image.copies if each != self._me]
+        for broker, known in list(self._progress.items()):
+            if broker in copies and known.added == self._image.added_at(broker):
+                continue
+            del self._progress[broker]
+            self._told.pop(broker, None)
+            for who in [each for each in self._followers if each.broker == broker]:
+                self._restart(who, self._followers.pop(who))
+            self._forget_kept()
+        for broker in copies:
+            if broker not in self._progress:
+                added = self._image.added_at(broker)
+                self._progress[broker] = FollowerProgress(since=now, added=added)
+
+    def follow_image(self, image: PartitionState, minimum: int, now: Instant) -> bool:
         """The image says something new of this epoch; whether the high watermark rose."""
         if image.version != self._image.version:
             self._wish, self._joining = None, ()
         self._image = image
         self._minimum = minimum
+        self._follow_copies(now)
         if self._wish is not None and any(
             self._epochs.get(broker) != epoch
             for broker, epoch in self._wish.isr

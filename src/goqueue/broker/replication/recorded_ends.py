@@ -60,7 +60,7 @@ class RecordedEnds:
         ends += [changes[where] for _, changes in self._pending if where in changes]
         return max(ends)
 
-    def _newest(self, where: PartitionId) -> Offset:
+    def newest(self, where: PartitionId) -> Offset:
         """What the journal says once all that is on its way is durable."""
         if where in self._wanted:
             return self._wanted[where]
@@ -78,7 +78,7 @@ class RecordedEnds:
         if self._durable.get(where):
             return True
         durable = log.watermarks.durable
-        if durable and not self._newest(where):
+        if durable and not self.newest(where):
             self._wanted[where] = Offset(1)
         return log.commits_written or not durable
 
@@ -93,14 +93,14 @@ class RecordedEnds:
         self._moved.pop(where, None)
         if self._highest(where) <= target:
             return True
-        if self._newest(where) > target:
+        if self.newest(where) > target:
             self._wanted[where] = target
         return False
 
     def forget(self, where: PartitionId) -> None:
         """The log is gone for good."""
         self._moved.pop(where, None)
-        if self._newest(where):
+        if self.newest(where):
             self._wanted[where] = Offset(0)
 
     def lower(self, where: PartitionId, end: Offset) -> None:
@@ -123,7 +123,7 @@ class RecordedEnds:
         self._raise_at = None
         for where, log in self._moved.items():
             end = min(log.high_watermark, log.watermarks.durable)
-            if end > self._newest(where):
+            if end > self.newest(where):
                 self._wanted[where] = end
         self._moved.clear()
 

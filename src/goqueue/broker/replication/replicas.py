@@ -7,15 +7,17 @@ Cost: an event touches the logs that it names. Every half second those are looke
 lags behind in, or that wait for something; a log that is idle and in sync is not among them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from goqueue.broker.disk_reads import FoldFetch, RepairFetch, ReplicaFetch
 from goqueue.broker.partitions import Partition
+from goqueue.broker.replication.handovers import Handovers
 from goqueue.broker.replication.hosted_logs import HostedLog
 from goqueue.broker.replication.log_roles import ROLES_PER_TURN, TICK_NS, LogRoles
 from goqueue.broker.replication.partition_follower import PartitionFollower
 from goqueue.broker.replication.partition_leader import PartitionLeader
+from goqueue.broker.state import NodeState
 from goqueue.cluster import (
     PartitionId,
     Voter,
@@ -34,6 +36,7 @@ from goqueue.model import (
     LogSubscription,
     Now,
     Offset,
+    PartitionMessage,
     Repaired,
     ReplicaAppend,
     ReplicaDiverged,
@@ -67,6 +70,15 @@ _REPORTED_MAX = 1_000
 
 class Replicas(LogRoles):
     """Moves the hosted logs on."""
+
+    def __init__(
+        self,
+        state: NodeState,
+        ask_controller: Callable[[PartitionMessage], None],
+        catch_up_bytes_per_second: int | None = None,
+    ) -> None:
+        super().__init__(state, ask_controller, catch_up_bytes_per_second)
+        self.handovers = Handovers(ask_controller)
 
     # Peers
 
@@ -402,6 +414,7 @@ class Replicas(LogRoles):
             self._tell_at,
             self._resume_at,
             self.ends.next_deadline(),
+            self.handovers.next_deadline(),
             catch_up_at,
         )
         return min((each for each in parts if each is not None), default=None)
@@ -520,6 +533,7 @@ class Replicas(LogRoles):
         # The rest follows in the next turn.
         has_more = bool(self._to_look or self._to_subscribe or self._to_attend)
         has_more |= self._derived.has_unfolded
+        self.handovers.finish_turn(self._leader_at, now.instant)
         self._resume_at = now.instant if has_more else None
         if self._watched and self._tick_at is None:
             self._tick_at = Instant(now.instant + TICK_NS)

@@ -22,7 +22,6 @@ from goqueue.client.admin_replies import (
     TransactionStats,
 )
 from goqueue.client.backups import Backup, BackupRestore, Backups, Progress
-from goqueue.client.cluster import Cluster, ClusterHealth, ClusterState
 from goqueue.client.schedules import (
     UNCHANGED,
     Schedule,
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SyncBackups",
-    "SyncCluster",
     "SyncDeadLetters",
     "SyncDelayedMessages",
     "SyncGroups",
@@ -277,39 +275,6 @@ class SyncTransactions:
     def stats(self) -> TransactionStats:
         """Counts over all transactions of the node."""
         return self._loop.call(self._transactions.stats())
-
-
-class SyncCluster:
-    # Generated from Cluster by `make sync-client`.
-    """`q.cluster`."""
-
-    def __init__(self, loop: LoopThread, cluster: Cluster) -> None:
-        self._loop = loop
-        self._cluster = cluster
-
-    def state(self) -> ClusterState:
-        """The nodes of the cluster, and which of them is the controller."""
-        return self._loop.call(self._cluster.state())
-
-    def health(self) -> ClusterHealth:
-        """Whether the cluster has a controller, and which nodes are heard."""
-        return self._loop.call(self._cluster.health())
-
-    def forget(self, node_id: str) -> None:
-        """Remove a dead node for good, so that another may take its id.
-
-        The controller does it, whichever node is asked. One that is alive is refused with
-        `node_alive`.
-        """
-        self._loop.call(self._cluster.forget(node_id))
-
-    def elect_unclean(self, topic: str, partition: int, node_id: str = "") -> str:
-        """Let a copy that is not in sync lead a partition, and return the node that does.
-
-        Acknowledged messages that it lacks are lost. While a copy that is in sync is alive this is
-        refused with `node_alive`: that one leads without a loss.
-        """
-        return self._loop.call(self._cluster.elect_unclean(topic, partition, node_id))
 
 
 class SyncBackups:

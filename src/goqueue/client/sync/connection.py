@@ -18,7 +18,6 @@ from goqueue.client.queue_consumer import QueueConsumer
 from goqueue.client.security import Caller
 from goqueue.client.sync.admin import (
     SyncBackups,
-    SyncCluster,
     SyncDeadLetters,
     SyncDelayedMessages,
     SyncGroups,
@@ -28,6 +27,7 @@ from goqueue.client.sync.admin import (
     SyncTraces,
     SyncTransactions,
 )
+from goqueue.client.sync.cluster import SyncCluster
 from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStreamConsumer
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage

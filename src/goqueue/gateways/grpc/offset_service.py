@@ -8,7 +8,6 @@ from goqueue.gateways.grpc.service_call import Method, ServiceCall
 from goqueue.gateways.grpc.statuses import error_of
 from goqueue.gateways.grpc.stored_messages import moment_ns
 from goqueue.model import (
-    COMMIT_METADATA_BYTES_MAX,
     Code,
     LogId,
     Offset,
@@ -30,6 +29,8 @@ from goqueue.model.requests import (
 __all__ = ["OFFSET_METHODS"]
 
 _POSITIONS_MAX = 1000
+# What a client may say about an offset that it commits.
+_METADATA_BYTES_MAX = 4 * 1024
 _NOT_COMMITTED = -1
 _STRATEGIES = {
     protocol.OFFSET_RESET_STRATEGY_EARLIEST: Strategy.EARLIEST,
@@ -53,8 +54,8 @@ def _offset(given: int) -> Offset:
 
 
 def _metadata(given: str) -> str:
-    if len(given.encode()) > COMMIT_METADATA_BYTES_MAX:
-        maximum = COMMIT_METADATA_BYTES_MAX
+    if len(given.encode()) > _METADATA_BYTES_MAX:
+        maximum = _METADATA_BYTES_MAX
         raise Refused(Code.REQUEST_INVALID, field="metadata", minimum=0, maximum=maximum)
     return given
 

@@ -38,6 +38,7 @@ from goqueue.model.requests import (
     LeaveCluster,
     MetadataDescription,
     NodeHeard,
+    TransferLeader,
     VoteGiven,
 )
 
@@ -150,12 +151,16 @@ class ElectionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     unclean: Annotated[
         bool,
         Meta(
-            description="Must be true: committed records that the node lacks are lost.",
-            extra_json_schema={"enum": [True]},
+            description="Whether a node may lead that is not in sync: what it lacks is lost. "
+            "Without it leadership passes to a node in sync, and nothing is lost."
         ),
-    ]
+    ] = False
     node: Annotated[
-        str, Meta(description="A node with a copy; without it the first that is alive.")
+        str,
+        Meta(
+            description="A node with a copy; without it the preferred leader, "
+            "or with `unclean` the first that is alive."
+        ),
     ] = ""
 
 
@@ -338,13 +343,11 @@ async def _forget(call: Call) -> ForgottenNode:
 
 async def _elect(call: Call) -> ElectionOut:
     body = call.body(ElectionBody)
-    if not body.unclean:
-        reason = "the controller elects leaders that lose nothing by itself"
-        raise Refused(Code.REQUEST_INVALID, field="unclean", reason=reason)
     topic, partition = call[TOPIC], call[PARTITION]
-    command = ElectLeader(topic=topic, partition=partition, node=body.node)
+    kind = ElectLeader if body.unclean else TransferLeader
+    command = kind(topic=topic, partition=partition, node=body.node)
     elected = await call.ask(command, LeaderElected)
-    return ElectionOut(topic=topic, partition=partition, leader=elected.node, unclean=True)
+    return ElectionOut(topic=topic, partition=partition, leader=elected.node, unclean=body.unclean)
 
 
 async def _metadata(call: Call) -> ReportedMetadata:
@@ -470,7 +473,7 @@ CLUSTER_ROUTES = (
         method="POST",
         path="/admin/topics/{topic}/partitions/{partition}/elect",
         section=_SECTION,
-        summary="Let a copy that is not in sync lead a partition; what it lacks is lost",
+        summary="Let the preferred leader lead a partition; or a copy that lacks messages",
         run=_elect,
         parameters=(TOPIC, PARTITION),
         body=ElectionBody,
@@ -481,6 +484,7 @@ CLUSTER_ROUTES = (
             Code.PARTITION_NOT_FOUND,
             Code.NODE_NOT_FOUND,
             Code.NODE_ALIVE,
+            Code.LOG_BUSY,
             Code.LEADER_UNAVAILABLE,
             Code.NOT_CONTROLLER,
         ),

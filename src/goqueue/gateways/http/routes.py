@@ -15,6 +15,7 @@ from goqueue.gateways.http.offsets import POSITION_ROUTES
 from goqueue.gateways.http.priorities import PRIORITY_ROUTES
 from goqueue.gateways.http.publish import PUBLISH_ROUTES
 from goqueue.gateways.http.read import READ_ROUTES
+from goqueue.gateways.http.reassignments import REASSIGNMENT_ROUTES
 from goqueue.gateways.http.receives import RECEIVE_ROUTES
 from goqueue.gateways.http.request_reply import REQUEST_ROUTES
 from goqueue.gateways.http.schedules import SCHEDULE_ROUTES
@@ -50,6 +51,7 @@ ROUTES = (
     *REGISTRY_ROUTES,
     *BACKUP_ROUTES,
     *CLUSTER_ROUTES,
+    *REASSIGNMENT_ROUTES,
     *KEY_ROUTES,
     *ACL_ROUTES,
     *TENANT_ROUTES,

@@ -1,15 +1,4 @@
-"""Commands to a node and its replies, and the types in their fields.
-
-| commands and replies about | module |
-|---|---|
-| topics, publishing, reading, groups, offsets, acks, the node | `commands`, `replies` |
-| leases: `Leased`, `Acked`, `Extended`, `Released`, receipts | `leases` |
-| delayed messages | `delays` |
-| producers and transactions | `transactions` |
-| traces | `traces` |
-| the settings of a topic | `topics` |
-| keys, ACLs, tenants and quotas | `security`, `verifiers` |
-| modes, assignors and states of groups | `groups` |
+"""Commands to a node and its replies, and the types in their fields; a module for each subject.
 
 The docstring of a command names the reply that answers it. `Command` and `Reply` are the unions.
 """
@@ -135,6 +124,16 @@ from goqueue.model.requests.leases import (
     receipt_of,
     receipt_parts,
 )
+from goqueue.model.requests.reassignments import (
+    CancelReassignment,
+    ListReassignments,
+    MoveDescription,
+    ReassignmentDescription,
+    ReassignmentList,
+    StartReassignment,
+    TransferLeader,
+    WantedMove,
+)
 from goqueue.model.requests.replies import (
     Beat,
     CooperativeBeat,
@@ -247,7 +246,6 @@ from goqueue.model.requests.security import (
     RotateKey,
     ScramVerifier,
     SecurityCommand,
-    SecurityReply,
     SetTenantStatus,
     TenantChanges,
     TenantDescription,
@@ -308,14 +306,10 @@ from goqueue.model.requests.transactions import (
 )
 from goqueue.model.requests.verifiers import (
     SALT_BYTES,
-    SCRAM_ITERATIONS,
     derived_secret,
     key_digest,
     make_verifiers,
-    scram_verifier,
-    seal_sigv4,
     secret_proof,
-    sigv4_secret,
 )
 
 __all__ = [
@@ -337,7 +331,6 @@ __all__ = [
     "SCHEDULES_BYTES_MAX",
     "SCHEDULES_MAX",
     "SCHEDULE_MESSAGE_BYTES_MAX",
-    "SCRAM_ITERATIONS",
     "TENANTS_MAX",
     "TOPIC_SETTINGS",
     "Ack",
@@ -370,6 +363,7 @@ __all__ = [
     "BeginTransaction",
     "CallerDescription",
     "CancelDelayed",
+    "CancelReassignment",
     "CheckClusterHealth",
     "CheckHealth",
     "ClusterDescription",
@@ -464,6 +458,7 @@ __all__ = [
     "ListDelayed",
     "ListGroups",
     "ListKeys",
+    "ListReassignments",
     "ListSchedules",
     "ListTenantGroups",
     "ListTenantTopics",
@@ -477,6 +472,7 @@ __all__ = [
     "MetadataTopic",
     "MissedPolicy",
     "Mode",
+    "MoveDescription",
     "Nack",
     "NodeDescription",
     "NodeHealth",
@@ -504,6 +500,8 @@ __all__ = [
     "QuotaChanges",
     "Quotas",
     "Read",
+    "ReassignmentDescription",
+    "ReassignmentList",
     "RebalanceState",
     "Rebalances",
     "Receive",
@@ -546,13 +544,13 @@ __all__ = [
     "ScramVerifier",
     "SearchTraces",
     "SecurityCommand",
-    "SecurityReply",
     "SendReply",
     "SetTenantStatus",
     "SettingKind",
     "SettingValue",
     "Settlement",
     "Start",
+    "StartReassignment",
     "Strategy",
     "TenantChanges",
     "TenantDescription",
@@ -582,7 +580,9 @@ __all__ = [
     "TransactionPrepared",
     "TransactionState",
     "TransactionStatistics",
+    "TransferLeader",
     "VoteGiven",
+    "WantedMove",
     "Watch",
     "Watched",
     "derived_secret",
@@ -591,9 +591,6 @@ __all__ = [
     "make_verifiers",
     "receipt_of",
     "receipt_parts",
-    "scram_verifier",
-    "seal_sigv4",
     "secret_proof",
-    "sigv4_secret",
     "with_settings",
 ]

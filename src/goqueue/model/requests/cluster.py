@@ -255,6 +255,8 @@ class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
     # 0 where there is no cluster.
     feature_level: int = 0
     problem: str = ""
+    # How many partitions the log of group coordinators has.
+    coordinators: int = 1
 
 
 class ClusterHealth(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from goqueue.model.requests.cluster import ClusterCommand
 from goqueue.model.requests.delays import CancelDelayed, DescribeDelays, FindDelayed, ListDelayed
 from goqueue.model.requests.groups import Assignor, GroupProtocol, Mode, Start, Strategy
 from goqueue.model.requests.leases import LeaseOffsets
+from goqueue.model.requests.reassignments import ReassignmentCommand
 from goqueue.model.requests.schedules import (
     AlterSchedule,
     CreateSchedule,
@@ -566,6 +567,7 @@ Command = (
     | CheckHealth
     | AuthorizeScrape
     | ClusterCommand
+    | ReassignmentCommand
     | InitProducer
     | HeartbeatProducer
     | BeginTransaction

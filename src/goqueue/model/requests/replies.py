@@ -31,6 +31,10 @@ from goqueue.model.requests.groups import (
     RebalanceState,
 )
 from goqueue.model.requests.leases import Acked, Extended, Leased, Released
+from goqueue.model.requests.reassignments import (
+    ReassignmentDescription,
+    ReassignmentList,
+)
 from goqueue.model.requests.schedules import ScheduleDescription, ScheduleList, ScheduleRan
 from goqueue.model.requests.security import SecurityReply
 from goqueue.model.requests.topics import TopicConfig
@@ -566,6 +570,8 @@ Reply = (
     | ClusterHealth
     | ClusterJoined
     | LeaderElected
+    | ReassignmentDescription
+    | ReassignmentList
     | MetadataDescription
     | NodeHeard
     | TransactionAdmitted

@@ -22,6 +22,7 @@ from goqueue.sim.cluster.packets import LinkWeather
 from goqueue.sim.cluster.processes import ClusterProcess, Machine, ProcessClock
 from goqueue.sim.cluster.quorum_checks import QuorumChecks
 from goqueue.sim.cluster.quorum_run import QuorumRun, QuorumSwarm
+from goqueue.sim.cluster.reassignment_run import ReassignmentRun
 from goqueue.sim.cluster.replicated_publisher import ReplicatedPublisher
 from goqueue.sim.cluster.replication_checks import ReplicationChecks
 from goqueue.sim.cluster.replication_run import ReplicationRun, ReplicationSwarm
@@ -51,6 +52,7 @@ __all__ = [
     "QuorumChecks",
     "QuorumRun",
     "QuorumSwarm",
+    "ReassignmentRun",
     "ReplicatedPublisher",
     "ReplicationChecks",
     "ReplicationRun",

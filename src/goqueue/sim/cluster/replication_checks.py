@@ -10,6 +10,7 @@ import msgspec
 
 from goqueue.broker import HostedLog
 from goqueue.cluster import PartitionId, PartitionState
+from goqueue.log import Log
 from goqueue.model import LogId, LogsAcknowledged, Offset, ReplicaAppend, RequestIsrs, Send
 from goqueue.records import scan
 from goqueue.sim.cluster.brokers import BrokerMachine
@@ -32,6 +33,8 @@ class ReplicationChecks(QuorumChecks):
         # How far each partition is known to be committed, whoever leads.
         self._committed: dict[PartitionId, Offset] = {}
         self._running: dict[str, BrokerMachine] = {}
+        # The logs that were looked at: one that was dropped and made again begins anew.
+        self._logs: dict[tuple[str, int, LogId], Log] = {}
         self.leaders_total = 0
         # Whether copies vanish: only those leave an ISR at the minimum.
         self.loses_copies = False
@@ -127,6 +130,10 @@ class ReplicationChecks(QuorumChecks):
         if hosted.is_observed:
             self._check_observer(machine, hosted)
             return
+        if self._logs.setdefault(mark, log) is not log:
+            self._logs[mark] = log
+            self._marks.pop(mark, None)
+            self._acked_ends.pop((process.name, process.incarnation, hosted.where), None)
         is_lower = log.high_watermark < self._marks.get(mark, Offset(0))
         if is_lower and hosted.where not in self.unclean:
             raise Violation("the high watermark never falls", str(hosted.log_id))
@@ -156,7 +163,7 @@ class ReplicationChecks(QuorumChecks):
             self._committed[hosted.where] = max(known_committed, log.high_watermark)
         if has_risen or has_changed:
             self._check_members(machine, hosted)
-        for name in leader.image.replicas:
+        for name in leader.image.copies:
             self._check_believed(machine, hosted, name)
 
     def _check_observer(self, machine: BrokerMachine, hosted: HostedLog) -> None:
@@ -168,7 +175,7 @@ class ReplicationChecks(QuorumChecks):
             raise Violation("an observer holds what is committed", f"{who}: {log.end}, {committed}")
         member = machine.node.cluster
         state = None if member is None else member.replicas.image.table.get(*hosted.where)
-        if state is not None and machine.process.name in state.replicas:
+        if state is not None and machine.process.name in state.copies:
             raise Violation("an observer is no replica", who)
 
     def _compare_producers(self, machine: BrokerMachine, hosted: HostedLog) -> None:
@@ -236,7 +243,9 @@ class ReplicationChecks(QuorumChecks):
         if copy is None or copy.partition is None or copy.follower is None:
             return
         is_same_run = knowing.replicas.live.get(name) == progress.broker_epoch
-        is_same_epoch = copy.follower.epoch == hosted.leader.epoch
+        # A copy that was dropped and made again is another one, as the leader will know.
+        is_same_copy = copy.follower.added == progress.added
+        is_same_epoch = copy.follower.epoch == hosted.leader.epoch and is_same_copy
         if not is_same_epoch or not is_same_run or self._is_new(leading, name):
             return
         log, held = copy.partition.log, progress.held
@@ -303,7 +312,7 @@ class ReplicationChecks(QuorumChecks):
             if not self.may_lose:
                 raise Violation("an operator elects uncleanly", f"{where}: {state}")
             self.unclean[where] = state.unclean_epoch
-        elif self.may_lose and len(state.replicas) == 1:
+        elif self.may_lose and len(state.copies) == 1:
             # The only copy leads after a crash with what it has left.
             self.unclean[where] = state.epoch
         if before is None or before.version < state.version:

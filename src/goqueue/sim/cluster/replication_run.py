@@ -79,13 +79,19 @@ class ReplicationRun(QuorumRun):
         create: Create | None = None,
         swarm: QuorumSwarm | None = None,
         copies: ReplicationSwarm | None = None,
+        checks: ReplicationChecks | None = None,
     ) -> None:
         chance = Random(seed * 7 + 3)  # noqa: S311 - chance that can be repeated is the point
         drawn = QuorumSwarm.draw(chance)
         # A wiped disk takes its copies with it, and nothing brings them back yet.
         drawn = msgspec.structs.replace(drawn, wipes=False, brokers=max(3, drawn.brokers))
         super().__init__(
-            seed, trace, steps, create=create, checks=ReplicationChecks(), swarm=swarm or drawn
+            seed,
+            trace,
+            steps,
+            create=create,
+            checks=checks or ReplicationChecks(),
+            swarm=swarm or drawn,
         )
         self._chance = chance
         # Its own chance: what a seed means otherwise stays as it is remembered.

@@ -102,11 +102,13 @@ def test_a_limit_delays_the_next_read_by_what_the_last_one_took_of_it() -> None:
     assert desk.catch_up.next_deadline() is None
     desk.done(0, now=7)
     assert desk.reading == [0]
-    assert desk.catch_up.next_deadline() == 7 + SECOND
-    desk.catch_up.wake(Instant(6 + SECOND))
+    # Counted from when the read began.
+    assert desk.catch_up.next_deadline() == SECOND
+    desk.catch_up.wake(Instant(SECOND - 1))
     assert desk.reading == []
-    desk.catch_up.wake(Instant(7 + SECOND))
+    desk.catch_up.wake(Instant(SECOND))
     assert desk.reading == [1]
+    assert desk.catch_up.next_deadline() is None
 
 
 def test_a_limit_holds_no_member_of_the_isr_back() -> None:

@@ -3,6 +3,9 @@
 import pytest
 
 from goqueue.broker.cluster.controller import Controller, Registration
+from goqueue.broker.cluster.heartbeats import Heartbeats
+from goqueue.broker.cluster.presence import Presence
+from goqueue.broker.replication.replicas import Replicas
 from goqueue.cluster import (
     FEATURE_LEVEL,
     BrokerAddresses,
@@ -31,6 +34,14 @@ def propose(broker: BenchBroker, *changes: MetadataChange) -> None:
     broker.carry_out()
 
 
+def presence(alone: BenchBroker) -> Presence:
+    """A node that hears nobody, and leads nothing."""
+    replicas = Replicas(alone.state, lambda _: None)
+    liveness = Liveness(LivenessTimes())
+    heartbeats = Heartbeats(alone.state.node_id, liveness, LivenessTimes())
+    return Presence(alone.state, liveness, heartbeats, replicas)
+
+
 def test_the_last_voter_is_never_forgotten_and_later_requests_are_answered() -> None:
     bench = Bench("a")
     alone = bench.elect("a", "")
@@ -38,7 +49,7 @@ def test_the_last_voter_is_never_forgotten_and_later_requests_are_answered() -> 
     propose(alone, BrokerRegistered(broker="a", directory="a-disk", incarnation=1))
     epoch = alone.metadata.image.brokers["a"].epoch
     propose(alone, BrokerResigned(broker="a", epoch=epoch))
-    controller = Controller(alone.state, alone.metadata, Liveness(LivenessTimes()))
+    controller = Controller(alone.state, alone.metadata, presence(alone))
     # It raises the feature level, and ends the joint change with which the cluster began.
     for _ in range(2):
         controller.decide(alone.now)
@@ -61,7 +72,7 @@ def deciding(level: int = FEATURE_LEVEL) -> tuple[Bench, BenchBroker, Controller
     alone.carry_out()
     registered = BrokerRegistered(broker="x", directory="x-disk", incarnation=3, level_max=level)
     propose(alone, registered)
-    controller = Controller(alone.state, alone.metadata, Liveness(LivenessTimes()))
+    controller = Controller(alone.state, alone.metadata, presence(alone))
     for _ in range(2):
         controller.decide(alone.now)
         alone.carry_out()

@@ -113,7 +113,7 @@ def test_a_wish_that_the_raised_minimum_forbids_is_given_up(view: ClusterView) -
     assert wish is not None
     assert wish.isr == (("a", 1),)
 
-    leader.follow_image(leader.image, 2)
+    leader.follow_image(leader.image, 2, NOW.instant)
     assert leader.wish(Instant(5 * SECOND), SECOND) is None
 
 
@@ -125,7 +125,7 @@ def test_a_wish_by_which_somebody_joins_is_kept_when_the_minimum_is_raised(
     subscribed(leader, "b", 2, 0)
     assert leader.wish(NOW.instant, SECOND) is not None
 
-    leader.follow_image(leader.image, 3)
+    leader.follow_image(leader.image, 3, NOW.instant)
     repeated = leader.wish(Instant(5 * SECOND), SECOND)
     assert repeated is not None
     assert repeated.isr == (("a", 1), ("b", 2))
@@ -144,7 +144,7 @@ def test_whoever_may_have_joined_may_lead_already(view: ClusterView) -> None:
 def test_a_member_in_doubt_is_stated_anew_once_its_run_is_in_sync(view: ClusterView) -> None:
     leader = leader_of(view, "a", "b")
     doubted = msgspec.structs.replace(leader.image, unsure=(IsrMember("b", 2),), version=6)
-    leader.follow_image(doubted, 1)
+    leader.follow_image(doubted, 1, NOW.instant)
     assert leader.wish(NOW.instant, SECOND) is None
 
     subscribed(leader, "b", 2, 0)
