@@ -100,6 +100,7 @@ def tenant_with_everything(node: Callers, tenant: str) -> Things:
         | {"revoked_partitions": [{"topic": named, "partition": 0}]}
         | {"leases": [{"handle": leased["receipt_handle"], "offsets": [[0, 1]]}]}
         | {"references": [{"name": "other", "subject": named, "version": 1}]}
+        | {"partitions": [{"topic": named, "partition": 0, "new_replicas": [f"{tenant}.node"]}]}
         # Of queries alone.
         | {"consumer_group": named, "consumer_id": member["member_id"], "subject": named}
         | {"subjectPrefix": named},

@@ -156,11 +156,12 @@ def lets_a_follower_join_by_the_high_watermark_alone(patch: pytest.MonkeyPatch) 
 def waits_for_a_join_that_can_never_commit(patch: pytest.MonkeyPatch) -> None:
     """Trap 41: its member began anew, and the high watermark stops."""
 
-    def stubborn(leader: Any, image: Any, minimum: int) -> Any:
+    def stubborn(leader: Any, image: Any, minimum: int, now: Any) -> Any:
         if image.version != leader._image.version:
             leader._wish, leader._joining = None, ()
         leader._image = image
         leader._minimum = minimum
+        leader._follow_copies(now)
         return leader.advance()
 
     patch.setattr(f"{_LEADER}.follow_image", stubborn)

@@ -196,7 +196,7 @@ def leads_in_the_epoch_of_an_earlier_run(patch: pytest.MonkeyPatch) -> None:
         live = frozenset(name for name, each in known if each.state == "active")
         return live, frozenset()
 
-    patch.setattr(f"{_CONTROLLER}.PartitionController._live", blind)
+    patch.setattr(f"{_CONTROLLER}.PartitionController.live", blind)
 
 
 def leads_on_after_its_disk_was_full(patch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,7 @@ from goqueue.model.requests import (
     DescribeBackup,
     DescribeCaller,
     DescribeCluster,
+    DescribeCoordinators,
     DescribeDelays,
     DescribeGroup,
     DescribeLag,
@@ -490,6 +491,7 @@ def _handle_cluster(handle: HandlerTable, cluster: ClusterReports) -> None:
     handle(StartReassignment, moves.change)
     handle(CancelReassignment, moves.change)
     handle(ListReassignments, moves.list_all)
+    handle(DescribeCoordinators, moves.describe_coordinators)
     for kind in (AddParticipants, AppendCopies, AppendMarker, EndCopies, ReportTransactions):
         handle(kind, _refuse_alone)
 

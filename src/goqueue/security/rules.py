@@ -73,6 +73,7 @@ from goqueue.model.requests import (
     DescribeBackup,
     DescribeCaller,
     DescribeCluster,
+    DescribeCoordinators,
     DescribeDelays,
     DescribeGroup,
     DescribeLag,
@@ -234,6 +235,7 @@ _ClusterCommand = (
     | TransferLeader
     | StartReassignment
     | CancelReassignment
+    | DescribeCoordinators
     | ListReassignments
 )
 
@@ -521,6 +523,7 @@ def _rule_of_cluster(kind: type[_ClusterCommand | SecurityCommand]) -> Rule:
             ListTenantGroups,
             ListBackups,
             DescribeBackup,
+            DescribeCoordinators,
             DescribeMetadata,
             ListReassignments,
         ),

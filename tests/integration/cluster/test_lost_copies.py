@@ -205,7 +205,10 @@ def test_the_only_copy_of_a_partition_that_vanished_is_not_served_as_an_empty_on
     cluster[holder].wait_to_say("replica_lost")
 
     elect = f"{cluster[other].url}/admin/topics/orders/partitions/0/elect"
-    assert HTTP.post(elect, json={"unclean": False}, timeout=30).status_code == 400
+    # Nobody may lead without a loss at present; that changes if a copy in sync comes back.
+    refused = HTTP.post(elect, json={"unclean": False}, timeout=30)
+    assert (refused.status_code, refused.json()["code"]) == (503, "leader_unavailable")
+    assert "retry-after" in refused.headers
     said = command(cluster, other, "cluster", "elect", "--unclean", "orders-0", "--force")
     assert f"{holder} leads orders-0" in said
     wait_for_isr(cluster, other, 1)

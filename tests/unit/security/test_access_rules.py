@@ -27,7 +27,7 @@ ALLOWED = {
         DescribeRebalances ListTransactions DescribeTransaction
         DescribeTransactions AuthorizeScrape DescribeTenant ListTenants DescribeQuotas DescribeUsage
         DescribeTenantStatistics ListTenantTopics ListTenantGroups ListBackups DescribeBackup
-        DescribeMetadata ListReassignments""",
+        DescribeMetadata ListReassignments DescribeCoordinators""",
 }
 EVERYBODY = """DescribeTopic DescribePartitions ListTopics DescribeDelays DescribeReliability
     DescribePriorities DescribeNode CheckHealth DescribeSchedule ListSchedules DescribeCaller

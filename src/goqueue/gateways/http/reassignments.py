@@ -5,20 +5,20 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from goqueue.gateways.http.bodies import Count, TimeText
+from goqueue.gateways.http.bodies import INT32_MAX, Count, Name, TimeText
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import GROUP, ParameterLocation, name
 from goqueue.gateways.http.routing.router import Route
-from goqueue.model import Code, Refused, format_time
+from goqueue.model import Code, format_time
 from goqueue.model.requests import (
     CancelReassignment,
     ClusterDescription,
     DescribeCluster,
+    DescribeCoordinators,
     DescribeGroup,
-    DescribePartitions,
     GroupDescription,
     ListReassignments,
-    PartitionList,
+    MetadataDescription,
     ReassignmentDescription,
     ReassignmentList,
     StartReassignment,
@@ -48,10 +48,10 @@ _Percent = Annotated[float, Meta(ge=0, le=100)]
 class MoveIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A partition, and the nodes that are to keep it."""
 
-    topic: Annotated[str, Meta(max_length=249)]
-    partition: Count
+    topic: Name
+    partition: Annotated[int, Meta(ge=0, le=INT32_MAX)]
     new_replicas: Annotated[
-        tuple[Annotated[str, Meta(max_length=249)], ...],
+        tuple[Name, ...],
         Meta(min_length=1, max_length=64, description="The first is the preferred leader."),
     ]
 
@@ -61,7 +61,7 @@ class ReassignmentBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     partitions: Annotated[tuple[MoveIn, ...], Meta(min_length=1, max_length=1000)]
     throttle_bytes_per_sec: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
+        Annotated[int, Meta(ge=1, le=1 << 40)] | None,
         Meta(description="What each node sends new replicas at most; absent: no limit."),
     ] = None
     timeout_per_partition_sec: Annotated[
@@ -182,29 +182,22 @@ def _out(found: ReassignmentDescription) -> ReassignmentOut:
 
 
 async def _coordinators(call: Call) -> ReportedCoordinators:
+    found = await _find(call)
     cluster = await call.ask(DescribeCluster(), ClusterDescription)
     return ReportedCoordinators(
         internal_topic=_COORDINATOR_TOPIC,
         partition_count=cluster.coordinators,
-        coordinators=await _find(call, cluster),
+        coordinators=found,
     )
 
 
-async def _find(call: Call, cluster: ClusterDescription) -> tuple[CoordinatorOut, ...]:
+async def _find(call: Call) -> tuple[CoordinatorOut, ...]:
     """The partitions of the log of coordinators; a node without a cluster is the only one."""
-    if not cluster.cluster_id and cluster.controller_id == cluster.node_id:
-        me = cluster.node_id
-        return (CoordinatorOut(partition=0, leader=me, replicas=(me,), isr=(me,)),)
-    try:
-        found = await call.ask(DescribePartitions(topic=_COORDINATOR_TOPIC), PartitionList)
-    except Refused as refused:
-        if refused.code is Code.TOPIC_NOT_FOUND:
-            return ()
-        raise
+    found = await call.ask(DescribeCoordinators(), MetadataDescription)
     return tuple(
         CoordinatorOut(
             partition=each.partition,
-            leader=each.leader or None,
+            leader=each.leader,
             replicas=each.replicas,
             isr=each.isr,
         )
@@ -213,11 +206,13 @@ async def _find(call: Call, cluster: ClusterDescription) -> tuple[CoordinatorOut
 
 
 async def _coordinator_of(call: Call) -> GroupCoordinatorOut:
+    # Who may not see coordinators is not told either which groups there are.
+    coordinators = await _find(call)
     group = call[GROUP]
     await call.ask(DescribeGroup(group=group), GroupDescription)
     cluster = await call.ask(DescribeCluster(), ClusterDescription)
     number = murmur3(group.encode()) % cluster.coordinators
-    leaders = [each.leader for each in await _find(call, cluster) if each.partition == number]
+    leaders = [each.leader for each in coordinators if each.partition == number]
     return GroupCoordinatorOut(
         group_id=group,
         coordinator_partition=number,

@@ -126,6 +126,7 @@ from goqueue.model.requests.leases import (
 )
 from goqueue.model.requests.reassignments import (
     CancelReassignment,
+    DescribeCoordinators,
     ListReassignments,
     MoveDescription,
     ReassignmentDescription,
@@ -398,6 +399,7 @@ __all__ = [
     "DescribeBackup",
     "DescribeCaller",
     "DescribeCluster",
+    "DescribeCoordinators",
     "DescribeDelays",
     "DescribeGroup",
     "DescribeLag",

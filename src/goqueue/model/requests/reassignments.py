@@ -10,6 +10,7 @@ from goqueue.model.ids import Timestamp
 
 __all__ = [
     "CancelReassignment",
+    "DescribeCoordinators",
     "ListReassignments",
     "MoveDescription",
     "ReassignmentCommand",
@@ -67,7 +68,17 @@ class TransferLeader(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
 
 
-ReassignmentCommand = StartReassignment | ListReassignments | CancelReassignment | TransferLeader
+class DescribeCoordinators(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by `MetadataDescription`, with the partitions of the log of coordinators alone."""
+
+
+ReassignmentCommand = (
+    StartReassignment
+    | ListReassignments
+    | CancelReassignment
+    | TransferLeader
+    | DescribeCoordinators
+)
 
 
 class MoveDescription(msgspec.Struct, frozen=True, kw_only=True):
