@@ -122,6 +122,11 @@ class ImageFollower:
                 self._producers.allocated(change)
             case ImageStated():
                 self._follow_statement(image)
+            case _:
+                self._follow_table(change, image)
+
+    def _follow_table(self, change: MetadataChange, image: MetadataImage) -> None:
+        match change:
             case _ if isinstance(change, ReassignmentChange):
                 self._follow_moves(change)
             case _ if isinstance(change, AccessChange):
