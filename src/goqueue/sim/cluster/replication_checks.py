@@ -297,6 +297,9 @@ class ReplicationChecks(QuorumChecks):
         known = knowing.replicas.image.brokers.get(name)
         return known is None or known.registration.incarnation != machine.process.incarnation
 
+    def _permit_loss(self, where: PartitionId, epoch: int) -> None:
+        self.unclean[where] = max(epoch, self.unclean.get(where, 0))
+
     def _check_isr(self, where: PartitionId, state: PartitionState, minimum: int) -> None:
         """C9 and C12: one history, and no ISR is made smaller than the minimum."""
         known = self._states.setdefault((where, state.version), state)
@@ -311,10 +314,11 @@ class ReplicationChecks(QuorumChecks):
         if state.unclean_epoch:
             if not self.may_lose:
                 raise Violation("an operator elects uncleanly", f"{where}: {state}")
-            self.unclean[where] = state.unclean_epoch
-        elif self.may_lose and len(state.copies) == 1:
-            # The only copy leads after a crash with what it has left.
-            self.unclean[where] = state.epoch
+            self._permit_loss(where, state.unclean_epoch)
+        if self.may_lose and len(state.copies) == 1:
+            # The only copy leads after a crash with what it has left; so does one that is the only
+            # one since a move, after an unclean election before that.
+            self._permit_loss(where, state.epoch)
         if before is None or before.version < state.version:
             self._newest_isr[where] = state
             self.leaders_total += before is None or before.epoch != state.epoch
