@@ -55,6 +55,8 @@ _REPEAT_NS = 2 * SECOND
 _BALANCE_NS = SECOND
 # So often a leader is asked before a move goes on without its help.
 _ATTEMPTS_MAX = 3
+# So long the balance leaves a partition alone whose leader was asked as often.
+_PAUSE_NS = 10 * SECOND
 # So long a caller waits for a transfer.
 _CALLER_NS = 5 * SECOND
 _REQUESTS_MAX = 64
@@ -221,17 +223,22 @@ class LeaderTransfers:
         if self._balanced == known or under_way >= _TRANSFERS_MAX:
             return
         coordinator = image.topic(COORDINATOR_LOG.topic)
-        tried = {where for where, each in self._asked.items() if each.attempts >= _ATTEMPTS_MAX}
-        wanted = 0
+        wanted, has_tried = 0, False
         for where, to in unbalanced_partitions(image.table, able):
             is_spared = coordinator is not None and where.topic == coordinator.number
-            if is_spared or where in tried:
+            if is_spared:
                 continue
+            asked = self._asked.get(where)
+            if asked is not None and asked.to == to and asked.attempts >= _ATTEMPTS_MAX:
+                # Its leader cannot let this one lead now: others come first.
+                has_tried = True
+                if now.instant - asked.at < _PAUSE_NS:
+                    continue
             if wanted >= _TRANSFERS_MAX - under_way:
                 break
             self.request(where, to, now)
             wanted += 1
-        self._balanced = None if wanted else known
+        self._balanced = None if wanted or has_tried else known
 
     def _answer_callers(self, now: Now) -> None:
         """Answer whoever waits for a leader that leads, or for too long; ask for the others."""
