@@ -215,6 +215,20 @@ CLUSTER_COMMANDS = frozenset(
     }
 )
 
+# What the controller carries out.
+CONTROLLER_COMMANDS: tuple[type[Command], ...] = (
+    CreateTopic,
+    AlterTopic,
+    DeleteTopic,
+    ElectLeader,
+    ForgetBroker,
+    LeaveCluster,
+    CancelReassignment,
+    StartReassignment,
+    TransferLeader,
+    *ACCESS_COMMANDS,
+)
+
 # What the coordinator of groups, transactions and schedules carries out, and whether a repetition
 # does no harm: then it is sent again when its outcome is not known.
 COORDINATOR_COMMANDS: dict[type[Command], bool] = {

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from goqueue.broker.access_changes import ACCESS_COMMANDS
-from goqueue.broker.cluster.cluster_commands import COORDINATOR_COMMANDS
+from goqueue.broker.cluster.cluster_commands import CONTROLLER_COMMANDS, COORDINATOR_COMMANDS
 from goqueue.broker.cluster.cluster_config import COORDINATOR_LOG
 from goqueue.broker.cluster.cluster_schemas import ClusterSchemas
 from goqueue.broker.cluster.command_shapes import only_target, with_copies
@@ -67,46 +66,25 @@ from goqueue.model import (
     Serve,
 )
 from goqueue.model.requests import (
-    AlterTopic,
     CancelDelayed,
-    CancelReassignment,
     Command,
     CreateTopic,
     DeleteRecords,
-    DeleteTopic,
     DescribeDelays,
     DescribePartitions,
     DescribeTopic,
-    ElectLeader,
     FindDelayed,
-    ForgetBroker,
-    LeaveCluster,
     ListDelayed,
     Publish,
     Published,
     Read,
     Reply,
-    StartReassignment,
-    TransferLeader,
     Watch,
 )
 
 __all__ = ["ClusterEdge"]
 
 Handler = Callable[[RequestId, Command, Now], None]
-
-_OF_CONTROLLER: tuple[type[Command], ...] = (
-    CreateTopic,
-    AlterTopic,
-    DeleteTopic,
-    ElectLeader,
-    ForgetBroker,
-    LeaveCluster,
-    CancelReassignment,
-    StartReassignment,
-    TransferLeader,
-    *ACCESS_COMMANDS,
-)
 
 
 class ClusterEdge:
@@ -160,7 +138,7 @@ class ClusterEdge:
         """The handlers of clients' commands, around those that serve a command on this broker."""
         here[DescribePartitions] = self.reports.around(here[DescribePartitions])
         edge = dict(here)
-        for command in _OF_CONTROLLER:
+        for command in CONTROLLER_COMMANDS:
             edge[command] = self._by_controller(here[command])
         edge |= schemas.around(here, self._by_controller)
         for kind, is_repeatable in COORDINATOR_COMMANDS.items():
