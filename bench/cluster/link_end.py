@@ -31,6 +31,8 @@ from goqueue.runtime.peers import Credentials, PeerConnections, PeerNetwork
 __all__ = ["CONFIRM_EVERY", "LinkEnd"]
 
 CONFIRM_EVERY = 1024
+# As many as a node handles in one turn.
+_EVENTS_AT_ONCE = 16
 _HEARTBEAT_S = 0.5
 
 
@@ -83,14 +85,11 @@ class LinkEnd:
         self._is_scheduled = False
         inbox = self._links.inbox
         while inbox:
-            taken = inbox.take()
-            while taken:
-                event = taken.popleft()
+            for event in inbox.take(_EVENTS_AT_ONCE):
                 if isinstance(event, PeerConnected):
                     self.connected[event.broker, event.lane] = None
                 elif isinstance(event, PeerDisconnected):
                     self.connected.pop((event.broker, event.lane), None)
-                assert isinstance(event, PeerEvent)
                 self.take(event)
 
     def _answer(self, event: PeerEvent) -> None:
