@@ -32,6 +32,7 @@ from goqueue.model.requests import (
     ScramVerifier,
     Strategy,
     TenantStatus,
+    WantedMove,
     Watch,
     secret_proof,
 )
@@ -126,6 +127,7 @@ def command_about(kind: type, name: str) -> Any:  # noqa: ANN401  # of whichever
         "leases": (LeaseOffsets("handle", ()),),
         "level": Level.FULL,
         "log": LogId(name, 0),
+        "moves": (WantedMove(name, 0, ("node",)),),
         "offset": Offset(0),
         "offsets": {LogId(name, 0): Offset(0), LogId(name, 1): Offset(0)},
         "owner": Owner(producer_id=1, epoch=0, transactional_id="id"),
