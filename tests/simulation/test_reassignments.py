@@ -320,7 +320,7 @@ def test_a_replica_that_is_not_in_sync_does_not_lead_on_request(cluster: MovingC
         assert refused.code is code
 
 
-@pytest.mark.parametrize("seed", [2, 33, 5000150])
+@pytest.mark.parametrize("seed", [2, 33, 5000150, 8000295])
 def test_a_seed_finds_nothing_lost_and_nothing_left_behind(seed: int) -> None:
     with named_when_it_fails("reassignments", seed):
         run = ReassignmentRun(seed, Trace())

@@ -91,7 +91,7 @@ def decide_move(
         reason = f"{', '.join(gone)} is not a node of the cluster any more"
         give_up = _end(move, state.version, MoveState.FAILED, reason)
     if give_up is not None:
-        return _give_up(move, state, give_up, minimum)
+        return _give_up(move, state, give_up, minimum, live)
     if move.state is MoveState.PENDING:
         return MoveStep()
     in_sync = set(move.new) <= set(state.isr)
@@ -107,13 +107,24 @@ def decide_move(
 
 
 def _give_up(
-    move: PartitionMove, state: PartitionState, give_up: MoveEnd, minimum: int
+    move: PartitionMove,
+    state: PartitionState,
+    give_up: MoveEnd,
+    minimum: int,
+    live: Collection[str],
 ) -> MoveStep:
-    """End a move without what it was for; its learners go, unless that costs the minimum."""
+    """End a move without what it was for; its learners go, unless that costs the minimum.
+
+    A learner that leads hands over first: a leader that is replaced behind its back answers for a
+    moment by what it knew.
+    """
     if move.state is not MoveState.PENDING:
         left = tuple(broker for broker in state.isr if broker in state.replicas)
         if not left or not _keeps_minimum(state, left, minimum):
             return MoveStep()
+        if state.leader in live and state.leader not in state.replicas:
+            leader = wanted_leader(left, state, live)
+            return MoveStep() if leader is None else MoveStep(leader=leader)
     return MoveStep(_end(move, state.version, give_up.state, give_up.reason))
 
 

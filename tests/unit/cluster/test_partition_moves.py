@@ -186,6 +186,17 @@ def test_a_learner_that_leads_when_its_move_is_cancelled_leads_no_more(cluster: 
     assert WHERE in cluster.image.table.led_by(None)
 
 
+def test_a_learner_that_leads_hands_over_before_its_move_is_given_up(cluster: Cluster) -> None:
+    cluster.start("d", "b", "c")
+    cluster.begin()
+    cluster.join("a", "b", "c", "d")
+    cluster.lead("d")
+    assert cluster.next_step(ends=True) == MoveStep(leader="a")
+
+    cluster.lead("a")
+    assert cluster.next_step(ends=True).end is not None
+
+
 def test_a_move_is_not_given_up_while_its_learners_hold_the_minimum(cluster: Cluster) -> None:
     cluster.start("a", "d", "e")
     cluster.begin()
