@@ -13,12 +13,14 @@ from goqueue.broker.cluster.cluster_transactions import ClusterTransactions
 from goqueue.broker.cluster.edge import ClusterEdge
 from goqueue.broker.coordinator.coordinators import Coordinators
 from goqueue.broker.partition_events import PartitionEvents
-from goqueue.model import Asked, NodeEffect, Now, Refused, RequestId
+from goqueue.model import MILLISECOND, Asked, NodeEffect, Now, Refused, RequestId
 from goqueue.model.requests import Reply
 
 __all__ = ["MemberTurns"]
 
 _ROUNDS_MAX = 8
+# So long what was passed on may take when others lead already.
+_DRAIN_NS = 500 * MILLISECOND
 
 
 class MemberTurns:
@@ -45,6 +47,22 @@ class MemberTurns:
         self._coordinators.connect(edge)
         self._transactions.connect(edge)
         self._member.producers.connect(self._transactions)
+
+    def leave(self, now: Now) -> None:
+        """The node is about to stop: others lead first what it leads."""
+        self._member.leave(now)
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether others lead, and the outcome of nothing that was passed on is open.
+
+        After `leave`; for what is open it lasts half a second longer at most.
+        """
+        departure = self._member.departure
+        if not departure.is_over:
+            return not departure.is_begun
+        is_late = self._member.ticked_at >= departure.over_at + _DRAIN_NS
+        return is_late or not self._edge.forwarder.has_open
 
     def finish(self, now: Now) -> None:
         """Take the steps that follow from the events of a turn."""

@@ -143,7 +143,7 @@ class Node:
             group_retention_ns=group_retention_ns,
             upkeep_idle_ns=upkeep_idle_ns,
         )
-        self._components = Components(state, settings)
+        components = self._components = Components(state, settings)
         self.cluster = None if cluster is None else ClusterMember(state, cluster)
         self._request_metrics = RequestMetrics(state)
         ends = PublicationEnds(state, self._components, self._request_metrics)
@@ -166,9 +166,7 @@ class Node:
         self._turns: MemberTurns | None = None
         if self.cluster is not None and self.coordinators is not None:
             self._open_edge(self.cluster, self.coordinators)
-        self._results = ReadResults(
-            state, self._components, self.cluster, self._edge, self.coordinators
-        )
+        self._results = ReadResults(state, components, self.cluster, self._edge, self.coordinators)
         self._errands = self._errand_table()
 
     def _errand_table(self) -> dict[Errand, Callable[[Now], None]]:
@@ -217,22 +215,25 @@ class Node:
             self.cluster.begin()
         return self._state.outbox.drain()
 
+    def leave(self, now: Now) -> list[NodeEffect]:
+        """The node is about to stop: it serves on, and others lead first what it leads."""
+        if self._turns is not None and self.is_serving:
+            self._turns.leave(now)
+        return self._end_turn(now)
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether nobody needs this node any more, after `leave`."""
+        return self._turns is None or self._turns.may_stop
+
     def stop(self, now: Now) -> list[NodeEffect]:
         """Take no more commands and let nobody wait; what is on its way still ends."""
         was_serving = self.is_serving
         self._state.not_ready = "stopping"
         if was_serving:
-            self._components.stream_reads.end_all()
-            self._components.polls.end_all()
-            self._components.heartbeats.end_all()
-            self._components.replies.end_all()
-            self._components.backups.end_all()
             if self._turns is not None:
                 self._turns.end_all()
-            self._components.usage_journal.save_all(now)
-            self._components.journaled_state.snapshot_all(now)
-            self._components.delayed_messages.save_all()
-            self._components.producer_snapshots.save_all()
+            self._components.stop(now)
         if self.cluster is not None:
             self.cluster.stop(now)
         return self._end_turn(now)

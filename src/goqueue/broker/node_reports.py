@@ -67,7 +67,7 @@ class NodeReports:
                 self._totals = totals if len(state.partitions) > _SUMMED_MAX else None
         reply = NodeDescription(
             node_id=state.node_id,
-            not_ready=state.not_ready or state.no_quorum,
+            not_ready=state.unready,
             failed_logs=health.failed_logs,
             topics=(),
             topic_count=totals.topics,
@@ -83,7 +83,7 @@ class NodeReports:
         flows = state.counts.flows()
         reply = NodeDescription(
             node_id=state.node_id,
-            not_ready=state.not_ready or state.no_quorum,
+            not_ready=state.unready,
             failed_logs=health.failed_logs,
             topics=described,
             topic_count=len(described),
@@ -106,7 +106,7 @@ class NodeReports:
         if sees is None or not has_problems:
             return NodeHealth(
                 node_id=self._state.node_id,
-                not_ready=self._state.not_ready or self._state.no_quorum,
+                not_ready=self._state.unready,
                 failed_logs=tuple(storage.failed),
                 full_logs=storage.full,
                 damaged=storage.damaged(),
@@ -116,7 +116,7 @@ class NodeReports:
         damaged = storage.damaged_by_topic()
         return NodeHealth(
             node_id=self._state.node_id,
-            not_ready=self._state.not_ready or self._state.no_quorum,
+            not_ready=self._state.unready,
             failed_logs=tuple(log for log in storage.failed if sees(log.topic)),
             full_logs=tuple(log for log in storage.full if sees(log.topic)),
             damaged=tuple(each for each in storage.damaged() if sees(each.log.topic)),

@@ -165,6 +165,8 @@ class NodeState:
     incarnation = 0
     # Whether commands were ever taken in this run.
     has_served = False
+    # A node of a cluster that is about to stop serves on, and wants no new callers.
+    leaving: str | None = None
     # In the memory of a coordinator: the epoch in which it leads its log. None elsewhere.
     coordinator_epoch: int | None = None
     # The key of a coordinator's receipts, in hexadecimal.
@@ -230,6 +232,11 @@ class NodeState:
         self.fetches: dict[int, FetchPurpose] = {}
         self.searches: dict[int, FindPurpose] = {}
         self.tokens = tokens or ReadTokens()
+
+    @property
+    def unready(self) -> str | None:
+        """Why callers should go elsewhere."""
+        return self.not_ready or self.leaving or self.no_quorum
 
     def meter(self, name: str) -> TenantMeter:
         """The meter of the tenant that a topic or a group belongs to."""

@@ -52,6 +52,8 @@ class _Heard(msgspec.Struct):
     is_full: bool = False
     loop_lag_ms: int = 0
     followed_version: int = 0
+    # The broker epoch in which it has handed over what it led; 0 if it has not.
+    resigning_epoch: int = 0
 
 
 class Liveness:
@@ -81,6 +83,7 @@ class Liveness:
         heard = self._heard.get(broker)
         if heard is not None:
             heard.is_leaving = heartbeat.is_leaving
+            heard.resigning_epoch = heartbeat.broker_epoch if heartbeat.is_resigning else 0
             heard.is_full = heartbeat.is_full
             heard.loop_lag_ms = heartbeat.loop_lag_ms
             # An earlier message may come later; a run that is new registers behind all of it.
@@ -128,6 +131,16 @@ class Liveness:
         """Whether the disk of a broker took no more records when it was last heard."""
         heard = self._heard.get(broker)
         return heard is not None and heard.is_full
+
+    def is_leaving(self, broker: str) -> bool:
+        """Whether a broker said that it was about to stop."""
+        heard = self._heard.get(broker)
+        return heard is not None and heard.is_leaving
+
+    def is_resigning(self, broker: str, epoch: int) -> bool:
+        """Whether a broker, in this epoch of its own, has handed over what it led, and stops."""
+        heard = self._heard.get(broker)
+        return heard is not None and heard.resigning_epoch == epoch
 
     def loop_lag_ms(self, broker: str) -> int:
         """How late the loop of a broker was when it was last heard."""

@@ -125,6 +125,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=16, kw_only=Tr
     decides by, `loop_lag_ms` how late its last turns were. A broker that is `is_leaving` stops
     soon, with `is_full` its disk takes no more records. `uses` is what the others charge to the
     same tenants, `moves` has the partitions that it leads and that are copied to other brokers.
+    With `is_resigning` it has handed over what it led before it stops, as far as it could.
     """
 
     broker_epoch: PeerCounter = 0
@@ -135,6 +136,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=16, kw_only=Tr
     is_full: bool = False
     uses: Annotated[tuple[TenantUse, ...], Meta(max_length=USES_MAX)] = ()
     moves: tuple[MoveProgress, ...] = ()
+    is_resigning: bool = False
 
 
 PeerMessage = (

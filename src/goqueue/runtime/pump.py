@@ -148,6 +148,7 @@ class Pump:
         self._next_request = 1
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
+        self._left: asyncio.Event | None = None
         self._quiet: asyncio.Event | None = None
         self._serving = asyncio.Event()
         self._has_served = False
@@ -207,6 +208,14 @@ class Pump:
         """Wait until recovery is done and commands are accepted."""
         await self._serving.wait()
 
+    async def leave(self) -> None:
+        """Let others lead what this node leads, if there are any; it serves meanwhile."""
+        self._left = asyncio.Event()
+        self._carry_out(self._node.leave(read_clock()))
+        self._take(())
+        self._note_state()
+        await self._left.wait()
+
     async def stop(self) -> None:
         """End waiting commands and finish the running ones; then the caller closes the disk."""
         self._is_stopping = True
@@ -230,6 +239,8 @@ class Pump:
         if not self._has_served and self._node.is_serving:
             self._has_served = True
             self._serving.set()
+        if self._left is not None and self._node.may_stop:
+            self._left.set()
         if self._quiet is None:
             return
         is_idle = not (self._waiting or self._events or self._turn or self._reads)

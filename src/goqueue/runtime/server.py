@@ -341,7 +341,10 @@ class Server:
             self._halted.set_result(reason)
 
     async def stop(self, reason: str = "stop") -> None:
-        """End waiting requests, finish running ones, and flush the logs; `reason` is logged."""
+        """Let others lead, end waiting requests, finish running ones, and flush the logs.
+
+        `reason` is logged.
+        """
         assert self._pump is not None
         assert self._disk is not None
         assert self._backups is not None
@@ -356,6 +359,7 @@ class Server:
                 await asyncio.to_thread(tls.stop)
         try:
             async with asyncio.timeout_at(deadline):
+                await self._pump.leave()
                 await self._pump.stop()
         except TimeoutError:
             count = self._pump.waiting_count

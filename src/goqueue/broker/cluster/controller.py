@@ -190,6 +190,7 @@ class Controller:
         changes: list[MetadataChange] = [
             *self._register_all(),
             *self._answer_requests(answers),
+            *self._resign_leaving(),
             *self._fence_lost(now),
         ]
         live, _ = self.partitions.live(changes)
@@ -298,6 +299,15 @@ class Controller:
             self._requests.popleft()
             answers.append(Answer(request=wanted.request, reply=Done()))
         return changes
+
+    def _resign_leaving(self) -> list[MetadataChange]:
+        """Let go of brokers that stop, and have handed over what they led."""
+        return [
+            BrokerResigned(broker=broker, epoch=known.epoch)
+            for broker, known in self._metadata.image.brokers.items()
+            if known.state is BrokerState.ACTIVE
+            and self._liveness.is_resigning(broker, known.epoch)
+        ]
 
     def _fence_lost(self, now: Now) -> list[MetadataChange]:
         return [

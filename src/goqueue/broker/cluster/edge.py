@@ -46,6 +46,7 @@ from goqueue.broker.state import NodeState
 from goqueue.model import (
     Answer,
     Asked,
+    Code,
     ForwardCancel,
     ForwardChunk,
     ForwardCommand,
@@ -164,7 +165,7 @@ class ClusterEdge:
         self, how: Callable[[RequestId, Command, Now, Handler], None], here: Handler
     ) -> Handler:
         def handle(request: RequestId, command: Command, now: Now) -> None:
-            self._member.check_joined()
+            self._check_serves(request)
             asked = Asked(request=request, command=command, caller=self._state.caller)
             if self.look_ups.begin(asked, now):
                 self.disown(request)
@@ -172,6 +173,12 @@ class ClusterEdge:
                 how(request, command, now, here)
 
         return handle
+
+    def _check_serves(self, request: RequestId) -> None:
+        """Refuse before this broker knows its cluster; and its own clients when it has left it."""
+        self._member.check_joined()
+        if self._member.departure.is_over and request > 0:
+            raise Refused(Code.BROKER_UNAVAILABLE, reason="stopping")
 
     def _by_controller(self, here: Handler, is_repeatable: bool = False) -> Handler:
         def handle(request: RequestId, command: Command, now: Now) -> None:
@@ -191,7 +198,7 @@ class ClusterEdge:
 
     def _by_coordinator(self, here: Handler, *, is_repeatable: bool) -> Handler:
         def handle(request: RequestId, command: Command, now: Now) -> None:
-            self._member.check_joined()
+            self._check_serves(request)
             is_here = self._leads(COORDINATOR_LOG) or self.routes.partition(COORDINATOR_LOG) is None
             # Where there is no coordinator yet, this broker asks for one and waits.
             if not (is_here and self._run_here(here, request, command, now)):

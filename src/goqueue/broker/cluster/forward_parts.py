@@ -6,7 +6,7 @@ outcome of each part and returns the answer once it is complete; it knows nothin
 Invariant: a gather answers once, with the first outcome that decides it or with the last.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -47,6 +47,7 @@ __all__ = [
     "RecordsDeletedGather",
     "Request",
     "RequestNumbers",
+    "Unseen",
     "WatchGather",
     "unreached",
 ]
@@ -121,6 +122,12 @@ class Request:
         # Whether a part was done that must not be repeated.
         self.is_done_in_part = False
 
+    def is_open(self, begun: Collection["Part"]) -> bool:
+        """Whether its outcome is unknown if it ends now; `begun` are parts without an answer."""
+        return self.is_done_in_part or any(
+            not part.is_repeatable and (part.number or part in begun) for part in self.parts
+        )
+
 
 class Part:
     """What one broker does for a request.
@@ -185,6 +192,14 @@ class Part:
     def size(self) -> int:
         """The bytes that it keeps."""
         return 0 if self.slices is None else sum(len(each.data) for each in self.slices.values())
+
+
+class Unseen(msgspec.Struct, frozen=True):
+    """An answer, the version of the metadata that it tells of, and until when it is kept."""
+
+    outcome: Outcome
+    version: int
+    until: Instant
 
 
 class OneReply:

@@ -26,8 +26,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TypeGuard
 
-import msgspec
-
 from goqueue.broker.cluster.forward_codec import (
     ChunkBuffer,
     decode_reply,
@@ -44,6 +42,7 @@ from goqueue.broker.cluster.forward_parts import (
     PublishGather,
     Request,
     RequestNumbers,
+    Unseen,
     joined,
     publish_of,
     unreached,
@@ -100,14 +99,6 @@ _WAITS = Read | Watch | CooperativeHeartbeat | Poll | Receive
 AskHere = Callable[[Asked, Now], None]
 
 
-class _Unseen(msgspec.Struct, frozen=True):
-    """An answer, the version of the metadata that it tells of, and until when it is kept."""
-
-    outcome: Outcome
-    version: int
-    until: Instant
-
-
 class Forwarder:
     """Passes parts of requests on and collects their outcomes."""
 
@@ -122,7 +113,7 @@ class Forwarder:
         # Parts that run on this broker, by the request that they are here.
         self._here: dict[RequestId, Part] = {}
         # Answers of the controller that tell of metadata which this broker does not have yet.
-        self._unseen: dict[Part, _Unseen] = {}
+        self._unseen: dict[Part, Unseen] = {}
         self._waiting: dict[Part, None] = {}
         # How many wait for each leader; None: for the controller.
         self._waited_for: dict[Place, int] = {}
@@ -193,12 +184,16 @@ class Forwarder:
         """
         begun = {*self._here.values(), *self._unseen}
         for request in list(self._requests.values()):
-            is_open = request.is_done_in_part or any(
-                not part.is_repeatable and (part.number or part in begun) for part in request.parts
-            )
+            is_open = request.is_open(begun)
             code = Code.REPLICATION_FAILED if is_open else Code.BROKER_UNAVAILABLE
             self._end(request)
             self._state.outbox.answer(request.id, Refused(code, reason="the node stops"))
+
+    @property
+    def has_open(self) -> bool:
+        """Whether the outcome of anything would be unknown if this broker stopped now."""
+        begun = {*self._here.values(), *self._unseen}
+        return any(request.is_open(begun) for request in self._requests.values())
 
     def _end(self, request: Request) -> None:
         """Forget a request with all that is left of it."""
@@ -456,7 +451,7 @@ class Forwarder:
             del self._in_flight[part.number]
             part.number = 0
             until = Instant(now.instant + _LEADER_WAIT_NS)
-            self._unseen[part] = _Unseen(outcome, version, until)
+            self._unseen[part] = Unseen(outcome, version, until)
             self._arm(now, _PASS_NS)
         else:
             self._handle_outcome(part, outcome, now)

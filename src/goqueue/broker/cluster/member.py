@@ -121,7 +121,6 @@ class ClusterMember:
         self._entered = ""
         self._awaited: int | None = None
         self._heartbeat_at = Instant(0)
-        self.is_leaving = False
         self._leave_by = Instant(0)
         # The controller that was asked to let others lead what this broker leads.
         self._left_to: Voter | None = None
@@ -136,6 +135,7 @@ class ClusterMember:
         self.line = ControllerLine(state)
         self.replicas = Replicas(state, self.line.ask, config.catch_up_bytes_per_second)
         self.presence = Presence(state, self._liveness, self.heartbeats, self.replicas)
+        self.departure = self.presence.departure
         self.producers = ClusterProducers(state, self.line.ask)
         self.admit = self.producers.admit_batch
         self.image_follower = ImageFollower(state, self.replicas, self.producers)
@@ -458,7 +458,7 @@ class ClusterMember:
         self.heartbeats.count_silence(metadata.image.brokers, now.instant)
         self.ticked_at = now.instant
         self._heartbeat_at = Instant(now.instant + self._config.liveness.heartbeat_ns)
-        if self.is_leaving:
+        if self.presence.is_stopping:
             self.replicas.resign_all()
         self._send_heartbeats(now)
         if metadata.election.leader is not None:
@@ -470,14 +470,12 @@ class ClusterMember:
             self._ask_to_register(metadata)
 
     def _send_heartbeats(self, now: Now) -> None:
-        version, is_leaving = self.image_follower.version, self.is_leaving
-        self.presence.send(
-            self._peers, self.registered, version=version, is_leaving=is_leaving, now=now
-        )
+        version = self.image_follower.version
+        self.presence.send(self._peers, self.registered, version=version, now=now)
 
     def _ask_to_register(self, metadata: ClusterMetadata) -> None:
         leader, own = metadata.election.leader, self._own_logs.broker_state
-        if leader is None or own is None or self.is_leaving:
+        if leader is None or own is None or self.presence.is_leaving:
             return
         message = registration_of(
             self._config, own.state, entered=self._entered, version=metadata.image.version
@@ -498,11 +496,22 @@ class ClusterMember:
         """The node has read what it knew by itself: topics and logs may follow."""
         self._has_news = True
 
+    def leave(self, now: Now) -> None:
+        """The node is about to stop: it serves on, and others lead first what it leads."""
+        self._has_news = True
+        self.departure.begin(now.instant)
+        if self._metadata is None:
+            self.departure.advance(None, now.instant)
+        else:
+            self._send_heartbeats(now)
+
     def stop(self, now: Now) -> None:
         """The node stops: let another broker lead, and save what is committed."""
         self._has_news = True
-        self.is_leaving = True
-        self._leave_by = Instant(now.instant + _LEAVE_NS)
+        self.presence.is_stopping = True
+        # What has departed need not wait for others once more.
+        wait_ns = 0 if self.departure.is_over else _LEAVE_NS
+        self._leave_by = Instant(now.instant + wait_ns)
         self.replicas.resign_all()
         if self._metadata is not None:
             # Others need not wait for the next heartbeat to hear of it.
@@ -539,15 +548,18 @@ class ClusterMember:
                 # Whoever changed what callers may do, or a schema, waits until all decide by it.
                 self._send_heartbeats(now)
         self.reports.tell_state(metadata.election, self.problem, now.instant)
-        if self.is_leaving and metadata.election.leader not in {None, self._left_to}:
+        if self.presence.is_stopping and metadata.election.leader not in {None, self._left_to}:
             self._left_to = metadata.election.leader
             self.replicas.resign_all()
+        if self.departure.advance(metadata, now.instant):
+            self._send_heartbeats(now)
         self.replicas.finish_turn(now)
         self._has_news = False
         # Before anybody is accused: a loop that stood still has heard nobody.
         self._liveness.detect_pause(self._heartbeat_at, now.instant)
         self._controller.decide(now)
-        parts = (metadata, own, self.replicas, self.producers, self._controller.access)
+        access, departure = self._controller.access, self.departure
+        parts = (metadata, own, self.replicas, self.producers, access, departure)
         later = (each.next_deadline() for each in parts)
         deadlines = [self._heartbeat_at, *(each for each in later if each is not None)]
         self._state.alarms.set(Errand.CLUSTER, min(deadlines))

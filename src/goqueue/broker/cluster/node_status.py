@@ -13,5 +13,5 @@ def node_status(member: ClusterMember, broker: str, now: Instant) -> NodeStatus:
     status = NodeStatus.ALIVE if is_me else member.liveness.status(broker, now)
     known = None if member.metadata is None else member.metadata.image.brokers.get(broker)
     is_leaving = known is not None and known.state is BrokerState.LEAVING
-    is_leaving = is_leaving or (is_me and member.is_leaving)
+    is_leaving = is_leaving or (is_me and member.presence.is_leaving)
     return NodeStatus.LEAVING if is_leaving and status is NodeStatus.ALIVE else status

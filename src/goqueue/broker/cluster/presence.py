@@ -7,6 +7,7 @@ of it is durable, and nothing depends on it but when somebody is missed.
 
 from collections.abc import Iterable
 
+from goqueue.broker.cluster.departure import Departure
 from goqueue.broker.cluster.heartbeats import Heartbeats
 from goqueue.broker.cluster.move_progress import MoveProgressBoard
 from goqueue.broker.replication.replicas import Replicas
@@ -29,7 +30,15 @@ class Presence:
         self.replicas = replicas
         # How far partitions are that move.
         self.moves = MoveProgressBoard(state)
+        self.departure = Departure(state, liveness, replicas.handovers)
+        # Whether the node takes no commands any more.
+        self.is_stopping = False
         self.lag_ns = 0
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether this broker stops, or is about to."""
+        return self.is_stopping or self.departure.is_begun
 
     def send(
         self,
@@ -37,7 +46,6 @@ class Presence:
         registered: RegisteredBroker | None,
         *,
         version: int,
-        is_leaving: bool,
         now: Now,
     ) -> None:
         """Say to others how this broker is."""
@@ -46,12 +54,15 @@ class Presence:
             metadata_version=version,
             loop_lag_ms=self.lag_ns // MILLISECOND,
             sent_at=now.wall,
-            is_leaving=is_leaving,
+            is_leaving=self.is_leaving,
             is_full=bool(self._state.storage.full),
             uses=self._state.security.meters.take_untold(),
             moves=self.replicas.move_progress(),
+            is_resigning=self.departure.is_resigning,
         )
         self.moves.hear(message.moves, self.replicas.image)
+        # The controller may be here.
+        self.liveness.hear_heartbeat(self._state.node_id, message)
         for broker in brokers:
             self._state.outbox.append(Send(broker=broker, message=message))
 

@@ -165,6 +165,12 @@ class BrokerMachine:
         self._handle(Asked(request=request, command=command, caller=caller))
         return request
 
+    def leave(self) -> None:
+        """Let others lead what this broker leads; `may_stop` of the node says when to stop."""
+        self._carry_out(self.node.leave(self._now()))
+        self._drain()
+        self._observer.turned(self)
+
     def stop(self) -> None:
         """Stop cleanly; the process ends a little later."""
         self._carry_out(self.node.stop(self._now()))

@@ -2,7 +2,8 @@
 
 Operators move partitions to other brokers, with and without a limit, cancel that, and let others
 lead. Whoever is concerned fails at the worst moments: when the target is committed, when a learner
-is in sync, when another replica leads, when the replicas have changed.
+is in sync, when another replica leads, when the replicas have changed. Brokers are told to stop,
+and let others lead first.
 
 What must hold is what `ReplicationRun` says, and in the end: nothing moves any more, the preferred
 replica leads every partition, and no broker keeps a file of what it is no replica of.
@@ -47,6 +48,8 @@ _RATES = (0, 0, 30_000, 200_000)
 _TIMEOUTS_S = (3600, 3600, 3600, 2)
 # How long a healed cluster may take to end all moves, and to let preferred replicas lead.
 _SETTLED_NS = 10 * SECOND
+# How long a broker may take to leave that nobody pauses.
+_DEPARTURE_NS_MAX = 10 * SECOND
 
 
 class ReassignmentChecks(ReplicationChecks):
@@ -219,6 +222,33 @@ class ReassignmentRun(ReplicationRun):
     def heal(self) -> None:
         self._is_healed = True
         super().heal()
+
+    # Planned stops
+
+    def _stop(self, process: ClusterProcess) -> None:
+        machine = process.machine
+        if not isinstance(machine, BrokerMachine) or self._operator.random() < 0.3:
+            super()._stop(process)
+            return
+        self._stopping[process.name] = None
+        machine.leave()
+        self._await_departure(process, machine, self.time.now_ns)
+
+    def _await_departure(
+        self, process: ClusterProcess, machine: BrokerMachine, since_ns: int
+    ) -> None:
+        """Stop a broker when others lead, as the pump does."""
+        if machine.is_over:
+            return
+        if process.is_paused:
+            since_ns = self.time.now_ns
+        elif machine.node.may_stop:
+            super()._stop(process)
+            return
+        if self.time.now_ns - since_ns > _DEPARTURE_NS_MAX:
+            raise Violation("liveness", f"{process.name} does not leave")
+        again = partial(self._await_departure, process, machine, since_ns)
+        self.time.after(20 * MILLISECOND, again)
 
     # The end
 
