@@ -14,7 +14,7 @@ import httpx
 from tests.free_ports import free_ports
 from tests.integration.server_process import ServerProcess
 
-__all__ = ["HTTP", "ClusterProcesses", "State", "free_ports", "running_cluster"]
+__all__ = ["HTTP", "ClusterProcesses", "State", "free_ports", "running_cluster", "values_of"]
 
 State = dict[str, object]
 _WAIT_S_MAX = 60.0
@@ -214,3 +214,17 @@ def voters_of(state: State) -> list[str]:
     nodes = state["nodes"]
     assert isinstance(nodes, list)
     return [node["id"] for node in nodes if node["is_voter"]]
+
+
+def values_of(url: str, topic: str, partition: int) -> list[str]:
+    """The values of a partition, as the node at this address serves them."""
+    values: list[str] = []
+    offset = 0
+    while True:
+        path = f"{url}/topics/{topic}/partitions/{partition}/messages"
+        answer = HTTP.get(path, params={"offset": offset, "limit": 1000}, timeout=30)
+        messages = answer.json()["messages"]
+        if not messages:
+            return values
+        values += [each["value"] for each in messages]
+        offset = messages[-1]["offset"] + 1

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 import goqueue
-from tests.integration.cluster.cluster_processes import HTTP, ClusterProcesses
+from tests.integration.cluster.cluster_processes import HTTP, ClusterProcesses, values_of
 from tests.integration.cluster.test_real_groups import urls_of
 from tests.integration.cluster.test_real_quorum import Make
 
@@ -89,7 +89,7 @@ def test_a_node_is_restarted_under_load_and_no_publisher_hears_of_it(cluster_of:
     stored = Counter(
         value
         for number in range(_PARTITIONS)
-        for value in read_partition(cluster, staying[1], number)
+        for value in values_of(cluster[staying[1]].url, _TOPIC, number)
     )
     assert set(publishers.acked) <= set(stored)
     assert max(stored.values()) == 1
@@ -115,17 +115,3 @@ async def _restart(
         await wait_until_in_sync(cluster, other)
         publishers.end()
     return found
-
-
-def read_partition(cluster: ClusterProcesses, name: str, number: int) -> list[str]:
-    """The values of a partition, as a node serves them."""
-    url = f"{cluster[name].url}/topics/{_TOPIC}/partitions/{number}/messages"
-    values: list[str] = []
-    offset = 0
-    while True:
-        answer = HTTP.get(url, params={"offset": offset, "limit": 1000}, timeout=30)
-        messages = answer.json()["messages"]
-        if not messages:
-            return values
-        values += [each["value"] for each in messages]
-        offset = messages[-1]["offset"] + 1

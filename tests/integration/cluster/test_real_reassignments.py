@@ -7,7 +7,7 @@ from pathlib import Path
 
 import goqueue
 from goqueue.client.cluster import Move, Reassignment
-from tests.integration.cluster.cluster_processes import HTTP, ClusterProcesses
+from tests.integration.cluster.cluster_processes import ClusterProcesses, values_of
 from tests.integration.cluster.test_lost_copies import partition_of, wait_for_isr, wait_until
 from tests.integration.cluster.test_real_groups import urls_of
 from tests.integration.cluster.test_real_quorum import Make
@@ -28,23 +28,9 @@ def test_a_partition_moves_under_load_and_loses_nothing(cluster_of: Make) -> Non
 
     (found,) = [name for name in cluster.names if name not in _replicas(cluster)]
     assert not _copies(cluster, found)
-    stored = _read_all(cluster)
+    stored = values_of(cluster["node-1"].url, _TOPIC, 0)
     assert sum(each == _VALUE for each in stored) == _BEFORE
     assert [each for each in stored if not each.endswith("x")] == acked
-
-
-def _read_all(cluster: ClusterProcesses) -> list[str]:
-    """The values of the partition, as its leader serves them."""
-    url = f"{cluster['node-1'].url}/topics/{_TOPIC}/partitions/0/messages"
-    values: list[str] = []
-    offset = 0
-    while True:
-        answer = HTTP.get(url, params={"offset": offset, "limit": 1000}, timeout=30)
-        messages = answer.json()["messages"]
-        if not messages:
-            return values
-        values += [each["value"] for each in messages]
-        offset = messages[-1]["offset"] + 1
 
 
 def _copies(cluster: ClusterProcesses, name: str) -> list[Path]:
